@@ -1,4 +1,4 @@
-"""Files of version 0.1 still work: models, configurations, a journal of trials, checkpoints.
+"""Files of earlier versions still work: models, configurations, journals, checkpoints, prepared data.
 
 `files/expected.json` has what that version gave for them.
 """
@@ -190,3 +190,14 @@ def test_a_checkpoint_resumes_to_the_same_end(name, clicks, tmp_path):
         assert (record.epoch, record.learning_rate) == (epoch, pytest.approx(rate))
         assert record.loss == pytest.approx(loss, rel=1e-4)
         assert record.score == pytest.approx(score, abs=1e-4)
+
+
+# --- prepared data -------------------------------------------------------------------------------------
+
+
+def test_a_folder_of_layout_2_gives_the_same_events():
+    """Its `places` are those in the source, in 32 bits."""
+    table = {"user": ["ann", "bob", "bob", "bob", "€"], "item": [9, 9, 7, 5, 7], "time": [1, 2, 2, 1, 4]}
+    found, expected = tp.open_prepared(FILES / "prepared-2", verify=True), tp.read_interactions(table)
+    assert found == expected
+    assert found.log.to_table().equals(expected.log.to_table())

@@ -217,7 +217,7 @@ def test_pairs_of_equal_time_keep_their_order_in_the_source(tmp_path, core):
     table = {"user": users, "item": items, "time": rng.integers(0, 3, 50)}
     expected = tp.read_interactions(table, core=core)
     made = tp.prepare_interactions(table, tmp_path / "f", memory=MEMORY, core=core)
-    assert made.origin.places.dtype == np.uint32
+    assert made.origin.places.dtype == np.uint16
     check_same(expected, made)
     last = [tp.split_leave_last_out(each, 2, seed=1) for each in (expected, made)]
     assert last[0] == last[1]
@@ -228,6 +228,38 @@ def test_pairs_of_equal_time_keep_their_order_in_the_source(tmp_path, core):
         check_same(part, split.parts[name])
     table["time"] = rng.permutation(50)
     assert tp.prepare_interactions(table, tmp_path / "no ties", memory=MEMORY).origin.places is None
+
+
+def test_more_tied_pairs_than_16_bits_can_number_are_kept_as_events(tmp_path):
+    pytest.importorskip("duckdb")
+    users = np.append(np.repeat([0, 1], 5), np.full(70_000, 2))
+    items = np.random.default_rng(1).permutation(70_010)
+    table = {"user": users, "item": items, "time": np.arange(70_010) // 7, "weight": items + 1.0}
+    made = tp.prepare_interactions(table, tmp_path / "f", memory=MEMORY, duplicates="sum")
+    assert len(made.stored_log) == 70_010
+    expected = tp.read_interactions(table, duplicates="sum")
+    assert repr(made.log.to_table()) == repr(expected.log.to_table())
+    assert made == expected
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("columns", [(), ("weight",), ("weight", "rating")])
+@pytest.mark.parametrize("duplicates", ["sum", "strongest", "first"])
+def test_rows_are_sorted_once_where_the_only_repeat_comes_last(tmp_path, monkeypatch, columns, duplicates):
+    """What was written before is read again, in the order that places give."""
+    rng, sorted_times = np.random.default_rng(4), []
+    users, items = np.append(np.repeat(np.arange(80), 3), 79), np.append(np.arange(240) % 7, 1)
+    table = {"user": users, "item": items, "time": rng.integers(0, 3, 241)}
+    table |= {name: rng.integers(1, 9, 241) * 1.5 for name in columns}
+    read = prepare.coded_rows
+    monkeypatch.setattr(prepare, "coded_rows", lambda *args: sorted_times.append(1) or read(*args))
+    for options in ({}, {"max_disliked_rating": 3} if "rating" in columns else {}):
+        made = tp.prepare_interactions(
+            table, tmp_path / f"f{len(sorted_times)}", memory=MEMORY, duplicates=duplicates, **options
+        )
+        assert len(made.stored_log) == 241
+        check_same(tp.read_interactions(table, duplicates=duplicates, **options), made)
+    assert sorted_times == [1, 1]
 
 
 @pytest.mark.usefixtures("small_blocks")

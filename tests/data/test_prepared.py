@@ -116,8 +116,8 @@ def test_a_manifest_that_was_changed_is_refused(folder):
 
 
 def test_a_newer_version_and_other_kinds_are_refused(folder):
-    rewritten(folder, version=3)
-    refused(folder, "was prepared in version 3; this truepair reads up to 2; upgrade it")
+    rewritten(folder, version=4)
+    refused(folder, "was prepared in version 4; this truepair reads up to 3; upgrade it")
     rewritten(folder, version=0)
     refused(folder, "version 0 never existed")
     rewritten(folder, kind="something")

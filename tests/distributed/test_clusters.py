@@ -193,7 +193,7 @@ def test_spark_trains_the_model_of_one_process(prepared, tmp_path, spark_session
         InputError, match=r"a DataFrame of Spark has no column .* its columns are 'who', 'what'"
     ):
         on_spark.write_prepared(table, tmp_path / "other")
-    assert not (tmp_path / "made.pairs").exists()
+    assert not (tmp_path / "made.rows").exists()
 
 
 def test_the_worker_is_found_by_name():

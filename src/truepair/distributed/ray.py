@@ -8,14 +8,14 @@ model = fit("/shared/clicks.prepared", "/shared/model.truepair", workers=8, use_
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from truepair.distributed.worker import (
+    ROWS,
     checked_arguments,
     cluster_module,
     fitted,
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
     from truepair.data.interactions import Interactions
     from truepair.data.split import Split
-
-_ROWS = 1 << 20  # of a table
-_PAIR = ["user", "item"]
 
 
 def fit(
@@ -67,44 +64,24 @@ def fit(
     return fitted(output)
 
 
-def write_prepared(dataset: Table, folder: str | Path, **options: object) -> Interactions | Split:
-    """Write a prepared folder from a dataset of Ray Data, which is then opened.
+def write_prepared(dataset: Table, folder: str | Path, **options: Any) -> Interactions | Split:
+    """Prepare a dataset of Ray Data: `prepare_interactions`, which has the options, with this source.
 
-    The cluster sorts the rows; this process streams them into the arrays, and has only the ids in memory. The
-    arrays are those of `prepare_interactions` for the same options and for the rows in the order of the
-    dataset, without the log of events. Missing values are an error. The options are:
-
-    - `user`, `item`, `rating`, `weight`, `time`: a column's name or position; None finds it by its name,
-      False ignores it.
-    - `min_rating`: rows with a lower rating are removed.
-    - `duplicates`: which row of a repeated pair is kept, by default the last by time, then by row.
-    - `test`, `valid`, `seed`: the shares of `split_random`. The folder then holds the parts of the split.
+    This process streams the rows in the order of the dataset, and sorts and merges them within `memory`.
     """
-    from truepair.distributed.tables import plan_writing, role_columns
+    from truepair.data.columns import Raw
+    from truepair.data.preparing.prepare import prepare_interactions
 
-    data = _ray("ray.data")
     names = dataset.columns() or []
-    asked = plan_writing(names, folder, "a dataset of Ray", options)
-    with _preserved_order(dataset.context, data.DataContext.get_current()):
-        columns = {role: names[at] for role, at in asked.columns.items()}
-        rows, by = dataset.map_batches(role_columns, fn_args=(columns,), batch_format="pyarrow"), _PAIR
-        if asked.in_order:
-            rows, by = _with_numbers(rows, data), [*_PAIR, "row"]
-        ordered = rows.sort(by).materialize()
 
-        def tables() -> Iterator[pa.Table]:
-            return iter(ordered.iter_batches(batch_size=_ROWS, batch_format="pyarrow"))
+    def batches(at: Sequence[int]) -> Iterator[Sequence[pa.Array]]:
+        for table in dataset.iter_batches(batch_size=ROWS, batch_format="pyarrow"):
+            for batch in table.to_batches():
+                yield [batch[names[each]] for each in at]
 
-        return asked.write(tables)
-
-
-def _with_numbers(rows: Table, data: ModuleType) -> Table:
-    """The dataset with the column `row`, which rises in its order."""
-    from truepair.distributed.tables import numbered
-
-    number = _ray("ray").remote(numbered)
-    blocks = rows.to_arrow_refs()
-    return data.from_arrow_refs([number.remote(block, at) for at, block in enumerate(blocks)])
+    source = Raw("a dataset of Ray", names, lambda at: (), batches=batches)
+    with _preserved_order(dataset.context, _ray("ray.data").DataContext.get_current()):
+        return prepare_interactions(source, folder, **options)
 
 
 @contextmanager

@@ -8,14 +8,14 @@ model = fit("/shared/clicks.prepared", "/shared/model.truepair", workers=8, use_
 
 from __future__ import annotations
 
-import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from truepair.distributed.worker import (
+    ROWS,
     checked_arguments,
     cluster_module,
     fitted,
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
     from truepair.data.interactions import Interactions
     from truepair.data.split import Split
-    from truepair.distributed.tables import Writing
-
-_ROWS = 1 << 20  # of a table
 
 
 def fit(
@@ -63,31 +60,31 @@ def fit(
     return fitted(output)
 
 
-def write_prepared(table: Table, folder: str | Path, **options: object) -> Interactions | Split:
-    """Write a prepared folder from a DataFrame of Spark, which is then opened.
+def write_prepared(table: Table, folder: str | Path, **options: Any) -> Interactions | Split:
+    """Prepare a DataFrame of Spark: `prepare_interactions`, which has the options, with this source.
 
-    The cluster sorts the rows and writes them as Parquet beside `folder`, which all machines must reach; this
-    process streams them into the arrays, and has only the ids in memory. The arrays are those of
-    `prepare_interactions` for the same options and for the rows in the order of `table.collect()`, without
-    the log of events. Missing values are an error. The options are:
-
-    - `user`, `item`, `rating`, `weight`, `time`: a column's name or position; None finds it by its name,
-      False ignores it.
-    - `min_rating`: rows with a lower rating are removed.
-    - `duplicates`: which row of a repeated pair is kept, by default the last by time, then by row.
-    - `test`, `valid`, `seed`: the shares of `split_random`. The folder then holds the parts of the split.
+    The cluster writes the columns as Parquet beside `folder`, which all machines must reach. This process
+    reads them in the order of `table.collect()`, and sorts and merges them within `memory`.
     """
+    from truepair.data.columns import Raw
+    from truepair.data.preparing.prepare import prepare_interactions
     from truepair.data.preparing.publishing import check_new
-    from truepair.distributed.tables import plan_writing
+    from truepair.data.sources.file_opening import expanded
 
-    asked = plan_writing(table.columns, folder, "a DataFrame of Spark", options)
-    staged = asked.target.with_name(f"{asked.target.name}.pairs")
-    check_new(staged)
-    try:
-        _sorted(table, asked).write.parquet(_address(staged))
-        return asked.write(lambda: _tables(staged))
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
+    target = expanded(folder).absolute()
+    staged = target.with_name(f"{target.name}.rows")
+
+    def batches(at: Sequence[int]) -> Iterator[Sequence[pa.Array]]:
+        check_new(staged)
+        try:
+            by_position = table.toDF(*map(str, range(len(table.columns))))  # names may occur twice
+            by_position.select(*map(str, at)).write.parquet(_address(staged))
+            yield from _columns(staged)
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+
+    source = Raw("a DataFrame of Spark", table.columns, lambda at: (), batches=batches)
+    return prepare_interactions(source, target, **options)
 
 
 def _address(path: Path) -> str:
@@ -95,34 +92,20 @@ def _address(path: Path) -> str:
     return f"file:///{path.as_posix().lstrip('/')}"
 
 
-def _sorted(table: Table, asked: Writing) -> Table:
-    """The columns under the names of their roles, sorted by pair, then in the order of the table."""
-    functions = _spark("pyspark.sql.functions")
-    by_position = table.toDF(*map(str, range(len(table.columns))))  # names may have dots, or occur twice
-    rows = by_position.select(*(functions.col(str(at)).alias(role) for role, at in asked.columns.items()))
-    if asked.in_order:
-        numbered = rows.withColumn("row", functions.monotonically_increasing_id())
-        return numbered.orderBy("user", "item", "row").drop("row")
-    return (rows.dropDuplicates() if asked.may_drop_repeats else rows).orderBy("user", "item")
-
-
-def _tables(folder: Path) -> Iterator[pa.Table]:
-    """The rows of the files of a sorted table, in the order of its partitions."""
-    import pyarrow as pa
+def _columns(folder: Path) -> Iterator[Sequence[pa.Array]]:
+    """The columns of a table's files, in the order of its partitions."""
     import pyarrow.parquet as pq
 
     for path in sorted(folder.glob("part-*.parquet"), key=_partition):
         # Spark writes times in 96 bits, of which Arrow would make nanoseconds, until the year 2262
         with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
-            for batch in file.iter_batches(_ROWS):
-                yield pa.Table.from_batches([batch])
+            for batch in file.iter_batches(ROWS):
+                yield batch.columns
 
 
-def _partition(path: Path) -> int:
-    """Of a file such as part-00012-….parquet; beyond 99,999 the number has more digits."""
-    found = re.match(r"part-(\d+)", path.name)
-    assert found is not None
-    return int(found[1])
+def _partition(path: Path) -> tuple[int, str]:
+    """Of a file such as part-00012-…-c000.parquet; beyond 99,999 the number has more digits."""
+    return int(path.name.split("-")[1]), path.name
 
 
 _spark = partial(cluster_module, "Spark")

@@ -12,6 +12,9 @@ from typing import Any
 
 from truepair.errors import InputError, TrainingError, TruepairError, check_whole
 
+ROWS = 1 << 20
+"""Rows of a cluster's table that are read at once."""
+
 
 def arguments_of(
     source: str | Path, output: str | Path, use_gpu: bool, options: Mapping[str, object]

@@ -37,9 +37,9 @@ class ArrayWriter:
 
     def __init__(self, folder: Path, file: str, dtype: npt.DTypeLike, row: tuple[int, ...] = ()) -> None:
         self.file, self.dtype, self.row, self.length = file, np.dtype(dtype).newbyteorder("<"), row, 0
-        path = folder / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._stream = path.open("wb")
+        self._path = folder / file
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._stream = self._path.open("wb")
         self._stream.write(bytes(HEADER))
         self._digest = hashlib.blake2b(digest_size=16)
 
@@ -49,6 +49,11 @@ class ArrayWriter:
         self.length += len(content) // max(int(np.prod(self.row)), 1) if content.ndim == 1 else len(content)
         self._digest.update(content.data)
         self._stream.write(content.data)
+
+    def so_far(self) -> Array:
+        """The values that were written, mapped."""
+        self._stream.flush()
+        return np.memmap(self._path, self.dtype, "r", HEADER, (self.length, *self.row))
 
     def close(self) -> ArrayFile:
         """Finish the file: its header, and a flush to the disk."""

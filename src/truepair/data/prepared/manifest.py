@@ -19,8 +19,8 @@ from truepair.storage.plain_values import every_value
 from truepair.storage.types import Json
 
 KIND = "truepair prepared interactions"
-VERSION = 2
-"""Version 1 has no events, places and policy."""
+VERSION = 3
+"""Version 1 has no events, places and policy; in version 2 places are those in the source."""
 
 NAME = "manifest.json"
 
@@ -104,7 +104,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _from_json(content: Json) -> Manifest:
-    if content["version"] not in (1, VERSION):
+    if content["version"] not in range(1, VERSION + 1):
         raise ValueError(f"version {content['version']!r:.20} never existed")
     arrays = {name: _array(name, **described) for name, described in content["arrays"].items()}
     events = content.get("events")
@@ -171,7 +171,7 @@ class Expected:
 
 _CODES = ("<i4", "<i8")
 _NUMBERS = ("<f8", "<i8")
-_PLACES = ("<u4", "<i8")
+_PLACES = ("<u2", "<u4", "<i8")
 
 
 def expected_arrays(made: Manifest) -> dict[str, Expected]:

@@ -5,9 +5,8 @@ The functions of `read_interactions` decide what a pair becomes of its rows, a b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,51 +18,37 @@ from truepair.data.prepared.manifest import Manifest
 from truepair.data.prepared.opening import OpenedFolder
 from truepair.data.preparing.publishing import Done
 from truepair.data.preparing.row_files import Block, RowWriter, taken
+from truepair.data.preparing.work import Advance
 from truepair.data.reading import only_dislikes_error, repeats_error
 from truepair.data.rows.options import ReadOptions
 from truepair.data.rows.pairs import Repeats, codes_of, has_ties, merge, part_dislikes, repeats
 from truepair.data.rows.weighting import Clock, decay_of
-
-
-class RowFacts(NamedTuple):
-    """What must be known about rows before they are merged."""
-
-    source: str
-    total: int = 0
-    """How many rows the source has."""
-    has_times: bool = False
-    """Whether the events are written where they say more than the pairs, and the order of ties elsewhere."""
-    in_order: bool = False
-    """Whether times become positions in each user's history."""
-    clock: Clock | None = None
-    """Of the half-life."""
+from truepair.storage.types import Array, Json
 
 
 def write_pairs(
     folder: Path,
     made: Manifest,
-    blocks: Callable[[], Iterable[Block]],
-    known: RowFacts,
+    blocks: Iterable[Block],
+    staged: Json,
     options: ReadOptions,
-    advance: Callable[[int], None] = lambda done: None,
-    log: bool = False,
+    advance: Advance,
 ) -> Done:
     """The arrays of all pairs, of dislikes and of the events, from blocks of whole users.
 
-    Rows of a user are in any order if they have the column `row`, the place in the source; a log needs them
-    by time, then row. Without `log` it is written from the first repeat or dislike on, which nearly always
-    lies in the first block; if it does not, all blocks are read again.
+    `staged` are the facts of the rows. Rows of a user are in the order of time, then of the source. The log
+    is written from the first repeat or dislike on; before it, each pair is an event.
     """
-    merging = _Merging(made, known, options, log)
-    sizes = made.users, made.items
+    merging, sizes = _Merging(made, staged, options), (made.users, made.items)
     with RowWriter(folder, "all", sizes) as pairs, RowWriter(folder, "log", sizes, pairs=False) as events:
-        for block in blocks():
+        for block in blocks:
             columns = merging.pairs(block)
             if merging.log:
-                if pairs.rows and not events.rows:
-                    pairs.close()  # the same files are written again
-                    return write_pairs(folder, made, blocks, known, options, advance, log=True)
-                events.write(merging.events(block))
+                found = merging.events(block)
+                if not events.rows and pairs.rows:
+                    for earlier in pairs.so_far():
+                        events.write(_as_events(earlier, found))
+                events.write(found)
             if columns is not None:
                 pairs.write(columns)
             advance(merging.read)
@@ -75,31 +60,47 @@ def write_pairs(
     removed, policy = merging.removed, options.policy.duplicates
     steps = [Step(f"repeated pair ({policy} kept)", removed)] if removed else []
     steps += [dislikes_note(len(disliked))] if len(disliked) else []
-    kind = "order" if known.in_order else "clock"
+    kind = "order" if staged["in_order"] else "clock"
     return {"time_kind": kind, "history": [vars(step) for step in steps]}, files
+
+
+def _as_events(pairs: Block, like: Block) -> Block:
+    """Pairs of whole users as their only events, in order, with the columns of other events."""
+    order = np.empty(len(pairs["users"]), np.int64)
+    order[_first_rows(pairs["users"]) + pairs["places"]] = np.arange(len(order))
+    nothing = {"disliked": np.zeros(len(order), bool)}
+    return taken({name: {**nothing, **pairs}[name] for name in like}, order)
+
+
+def _first_rows(users: Array) -> Codes:
+    """The first row of each row's user; users rise."""
+    firsts = np.flatnonzero(np.diff(users, prepend=-1))
+    return np.repeat(firsts, np.diff(firsts, append=len(users)))
 
 
 class _Merging:
     """Makes pairs and events of blocks, and remembers what is only known when all are seen."""
 
-    def __init__(self, made: Manifest, known: RowFacts, options: ReadOptions, log: bool) -> None:
-        self.made, self.known, self.options = made, known, options
+    def __init__(self, made: Manifest, staged: Json, options: ReadOptions) -> None:
+        self.made, self.options, self.source = made, options, staged["source"]
+        self.has_times, self.in_order = "time" in staged["columns"], staged["in_order"]
+        self.clock = None if staged["clock"] is None else Clock(*staged["clock"])
         self.read = self.removed = 0
         self.disliked: list[Codes] = []
-        self.log = log or (known.has_times and made.policy.changes_weights)
+        self.log = self.has_times and made.policy.changes_weights
         """Whether the events say more than the pairs, as far as is known."""
         self.ties = False
         self._repeats: list[Repeats] = []
 
     @property
     def places(self) -> bool:
-        """Whether places in the source are needed: pairs of a user have equal times, and there is no log."""
+        """Whether places of pairs are needed: some of a user have equal times, and there is no log."""
         return self.ties and not self.log
 
     def events(self, block: Block) -> Block:
         """All rows with the columns of a log."""
         found = {name: column for name, column in block.items() if name != "row"}
-        if self.known.clock is not None:
+        if self.clock is not None:
             found.setdefault("weight", np.ones(len(found["users"])))
         return self._in_order(found)
 
@@ -109,9 +110,9 @@ class _Merging:
         rows = extra.pop("row", None)
         keys = pair_keys(extra.pop("users"), extra.pop("items"), self.made.items)
         marks, n_events = extra.pop("disliked", None), len(keys)
-        if self.known.clock is not None:
+        if self.clock is not None:
             weight = extra.setdefault("weight", np.ones(n_events))
-            extra["decayed"] = weight * decay_of(policy, extra["time"], self.known.clock)
+            extra["decayed"] = weight * decay_of(policy, extra["time"], self.clock)
         if marks is not None:
             liked, disliked = part_dislikes(keys, extra, marks, policy.duplicates)
             self.disliked.append(disliked)
@@ -124,22 +125,24 @@ class _Merging:
         if self._repeats:
             return None
         if not len(keys):
-            self.log |= self.known.has_times
+            self.log |= self.has_times
             return None
         merged = merge(keys, extra, policy)
         self.removed += merged.removed
         users, items = codes_of(merged.keys, self.made.items)
         found: Block = {"users": users, "items": items, **merged.columns}
-        self.log |= self.known.has_times and len(users) < n_events
-        if self.known.has_times and not self.log and not self.options.chronological:
-            assert rows is not None
-            self.ties = self.ties or has_ties(users, found["time"])
-            found["places"] = rows[merged.rows].astype(np.uint32 if self.known.total <= 1 << 32 else np.int64)
+        self.log |= self.has_times and len(users) < n_events
+        if self.has_times and not self.log:  # each row is a pair
+            assert merged.rows is not None
+            self.ties = self.ties or (not self.options.chronological and has_ties(users, found["time"]))
+            places = merged.rows - _first_rows(users)
+            found["places"] = places.astype(np.uint16)
+            self.log = bool(places.max() > np.iinfo(np.uint16).max)
         return self._in_order(found)
 
     def _in_order(self, found: Block) -> Block:
         """The columns, perhaps with positions among each user's rows as times."""
-        if not self.known.in_order:
+        if not self.in_order:
             return found
         return {**found, "time": positions(found["users"], found["time"])}
 
@@ -151,6 +154,6 @@ class _Merging:
             user_code, item_code = divmod(first.key, self.made.items)
             opened = OpenedFolder(folder, self.made)
             user, item = opened.users.ids[user_code].as_py(), opened.items.ids[item_code].as_py()
-            raise repeats_error(self.known.source, first._replace(others=others), user, item)
+            raise repeats_error(self.source, first._replace(others=others), user, item)
         if not pairs:
-            raise only_dislikes_error(self.known.source, sum(map(len, self.disliked)))
+            raise only_dislikes_error(self.source, sum(map(len, self.disliked)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,12 @@ from truepair.data.prepared.manifest import VERSION, Manifest
 from truepair.data.prepared.opening import is_prepared, open_prepared
 from truepair.data.preparing.coding import coded_rows, write_id_maps
 from truepair.data.preparing.core import write_core
-from truepair.data.preparing.merging import RowFacts, write_pairs
+from truepair.data.preparing.merging import write_pairs
 from truepair.data.preparing.parts import Shares, shares_of, write_split
 from truepair.data.preparing.publishing import after, check_new, publish
 from truepair.data.preparing.staging import stage
 from truepair.data.preparing.work import Work, database_errors, memory_bytes, shown_progress
 from truepair.data.rows.options import ReadOptions
-from truepair.data.rows.weighting import Clock
 from truepair.data.sources.file_opening import expanded
 from truepair.data.sources.sql_urls import find_database, without_password
 from truepair.data.split import Split
@@ -28,7 +26,7 @@ from truepair.errors import InputError, did_you_mean
 from truepair.storage.types import Json, Source
 from truepair.storage.versions import package_version
 
-_STEPS = 2
+_STEPS = 3
 """Which steps there are, and what they keep: unfinished work of another version is done anew."""
 
 
@@ -87,27 +85,23 @@ def _prepare(work: Work, source: Source, options: ReadOptions, shares: Shares | 
     """All steps until the arrays are there; those that are finished are skipped."""
     staged, _ = work.step("rows", lambda advance: stage(work, source, options, advance))
     maps = work.step("ids", lambda advance: write_id_maps(work, staged["types"], options))
-    text = isinstance(source, str | os.PathLike)
     empty = Manifest(
         history=tuple(Step(**step) for step in staged["steps"]),
-        about={"source": without_password(str(source)) if text else f"a {type(source).__name__}"},
+        about={"source": staged["source"]},
         policy=replace(options.policy, now=staged["now"]),
     )
     made = after(empty, maps)
-    known = RowFacts(
-        staged["source"],
-        staged["rows"],
-        has_times="time" in staged["columns"],
-        in_order=staged["in_order"],
-        clock=None if staged["clock"] is None else Clock(*staged["clock"]),
-    )
     folder, cores = work.folder, options.cores
-    blocks = partial(coded_rows, work, staged, options)
-    pairs = work.step("pairs", lambda advance: write_pairs(folder, made, blocks, known, options, advance))
+    pairs = work.step(
+        "pairs",
+        lambda advance: write_pairs(
+            folder, made, coded_rows(work, staged, options), staged, options, advance
+        ),
+    )
     work.shrink()
     made = after(made, pairs)
     if cores is not None:
-        core = work.step("core", lambda advance: write_core(folder, made, cores, known.source))
+        core = work.step("core", lambda advance: write_core(folder, made, cores, staged["source"]))
         made = after(made, core, "core/", replaces="")
     if shares is not None:
         split = work.step("split", lambda advance: write_split(folder, made, shares, advance))

@@ -19,7 +19,7 @@ Block = dict[str, Array]
 """The columns of some rows: users, items (both as codes), and others where present."""
 
 _COLUMNS = ("users", "items", *EXTRA, "places", "disliked")
-_TYPES: dict[str, np.dtype[np.generic]] = {"f": np.dtype("<f8"), "u": np.dtype("<u4"), "b": np.dtype(bool)}
+_TYPES: dict[str, np.dtype[np.generic]] = {"f": np.dtype("<f8"), "u": np.dtype("<u2"), "b": np.dtype(bool)}
 
 
 def taken(block: Block, rows: Array | slice) -> Block:
@@ -71,6 +71,11 @@ class RowWriter(ExitStack):
             self._counts[first : first + len(found)] += found
             self._popularity += np.bincount(items, minlength=len(self._popularity))
 
+    def so_far(self) -> Iterator[Block]:
+        """The rows that were written, in blocks of whole users."""
+        columns = {name: writer.so_far() for name, writer in self._writers.items()}
+        return whole_users(_in_blocks(columns), AT_ONCE)
+
     def finish(self) -> list[ArrayFile]:
         """Have all files on the disk."""
         written = [writer.close() for writer in self._writers.values()]
@@ -96,6 +101,9 @@ class RowFiles:
 
     def blocks(self) -> Iterator[Block]:
         """The rows in order."""
-        columns = {name: self.arrays[name] for name in _COLUMNS if name in self.arrays}
-        for first in range(0, len(self), AT_ONCE):
-            yield taken(columns, slice(first, first + AT_ONCE))
+        return _in_blocks({name: self.arrays[name] for name in _COLUMNS if name in self.arrays})
+
+
+def _in_blocks(columns: Block) -> Iterator[Block]:
+    for first in range(0, len(columns["users"]), AT_ONCE):
+        yield taken(columns, slice(first, first + AT_ONCE))

@@ -108,6 +108,8 @@ class ReadOptions:
 
     def open(self, source: Source) -> Raw:
         """The raw columns of the source; `close` them."""
+        if isinstance(source, Raw):  # of a cluster
+            return source
         is_text = isinstance(source, str | os.PathLike)
         if is_text and (database := find_database(source)) is not None:
             for name in ("format", "header", "encoding"):
