@@ -635,11 +635,11 @@ def test_quality_answer():
     signs = {c: [family_gap(c, other).sign for other in rivals] for c in contest().cases}
     assert [case for case, found in signs.items() if found == [1, 1, 1]] == BETTER
     assert [case for case, found in signs.items() if found[:2] == [0, 0]] == EVEN
-    for case in BETTER:  # EASE with powers is what its family chooses
+    for case in BETTER:  # EASE with degree exponents is what its family chooses
         assert set(ranked(case, contest().chosen(case))) == {1}
         assert contest().chosen(case, "EASE") == ("-", "ease-powers")
     ease, ials, cheby = (sorted(family_gap(c, other).value for c in BETTER) for other in rivals)
-    assert f"by {short(ease[0])} to {short(ease[-1])} over EASE with powers" in QUALITY
+    assert f"by {short(ease[0])} to {short(ease[-1])} over EASE with degree exponents" in QUALITY
     assert f"by {short(ials[0])} to {short(ials[-1])} over iALS" in QUALITY
     assert f"and by {short(cheby[0])} to {short(cheby[-1])} over ChebyCF." in QUALITY
     alone = [case for case in BETTER if set(ranked(case, ("mf", "exact-infonce"))[:3]) != {1}]
@@ -843,7 +843,7 @@ def test_quality_table_of_the_readme():
         "the full-catalogue loss that validation chooses¹": None,
         "full-catalogue softmax, blended with EASE": ("mf+ease", "exact-infonce"),
         "full-catalogue softmax": ("mf", "exact-infonce"),
-        "EASE with powers": ("-", "ease-powers"),
+        "EASE with degree exponents": ("-", "ease-powers"),
         "EASE": ("-", "ease"),
         "iALS": ("-", "ials-scaled"),
         "ChebyCF": ("-", "chebycf"),

@@ -809,7 +809,7 @@ def test_validation_chooses_and_bold_is_significant() -> None:
     assert families_table(found).endswith(f"| MovieLens-100k | {ease} | {ials} |{' not compared |' * 4}")
     table = ranking_table(found, "ml-100k")
     assert "| 2 | MF full-catalogue InfoNCE ✓ | 5 | .2400 | – | .4620 ± .0016 |" in table
-    assert f"| {ease} | – | {ials} |" in table  # EASE with powers was not run
+    assert f"| {ease} | – | {ials} |" in table  # EASE with degree exponents was not run
     assert "LightGCN full-catalogue PSL" in table.rpartition("Not run")[2]
 
 

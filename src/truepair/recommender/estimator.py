@@ -117,8 +117,8 @@ class Recommender(Parameters):
 
         Without a validation part, automatic settings are judged by a tenth of the pairs, held out in the way
         of `hold_out`; then the model learns from everything. `budget` limits the time of both, as seconds or
-        text such as "2min"; without it, they take at most four times as long as 40 epochs of training at the
-        full dimension.
+        text such as "2min"; without it, they cost at most four times as much as 40 epochs of training at the
+        full dimension, as counted in advance.
 
         The share `validation` of the pairs is held out to choose the epoch. The model does not learn from it,
         but does not recommend it either. Every user and item keeps a pair to learn from. A closed form has no

@@ -1,7 +1,7 @@
 """Tuned EASE and tuned iALS of a case: the contest's, or tuned here where the contest does not have the case.
 
 Here each search has TRIALS trials on a random validation part, plain EASE fewer as it has one parameter.
-EASE is the better of plain EASE and EASE with powers, on validation.
+EASE is the better of plain EASE and EASE with degree exponents, on validation.
 """
 
 from __future__ import annotations

@@ -334,12 +334,13 @@ of MovieLens-1M had shown that last digits decided about it (.4204 or .4263), so
 Lists rank the whole catalogue without the items of train; on KuaiRec and Coat they rank the judged pairs,
 whose true labels are known.
 
-EASE is the better of plain EASE and EASE with powers, on validation; iALS has regularisation scaled by
-frequency. Both have the settings and runs of the [contest](quality.md) where it has the case; it evaluated
-these test parts before. On Jester and the worlds each search has {TRIALS} trials (plain EASE fewer, as it has
-one parameter) on a random validation part, pruned ones included. The ranges are the contest's, except that
-iALS has dimensions from {IALS_DIM.low} to {IALS_DIM.high} and {SWEEPS} sweeps at most; as there, a range
-grows where the best is at its edge. The final runs learn from train and validation, iALS with 3 seeds."""
+EASE is the better of plain EASE and EASE with degree exponents, on validation; iALS has regularisation
+scaled by frequency. Both have the settings and runs of the [contest](quality.md) where it has the case;
+it evaluated these test parts before. On Jester and the worlds each search has {TRIALS} trials (plain EASE
+fewer, as it has one parameter) on a random validation part, pruned ones included. The ranges are the
+contest's, except that iALS has dimensions from {IALS_DIM.low} to {IALS_DIM.high} and {SWEEPS} sweeps at
+most; as there, a range grows where the best is at its edge. The final runs learn from train and
+validation, iALS with 3 seeds."""
 
 _REBUILD = """\
 ## How to rebuild

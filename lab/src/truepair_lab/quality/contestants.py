@@ -63,7 +63,7 @@ _NAMES = {  # nothing is sampled here
     "psl": "PSL", "bsl": "BSL", "dpl-hard": "DPL, hard weights", "dpl-hard-tau0": "DPL, hard weights, τ = 0",
     "infonce-posterior": "InfoNCE-posterior",
     "infonce-popularity": "InfoNCE with popularity", "infonce-dot": "InfoNCE, dot products",
-    "ease-powers": "EASE with powers", "ials-scaled": "iALS", "ials": "iALS of implicit",
+    "ease-powers": "EASE with degree exponents", "ials-scaled": "iALS", "ials": "iALS of implicit",
     "chebycf": "ChebyCF",
 }  # fmt: skip
 

@@ -46,7 +46,7 @@ class FitOptions:
     checkpoint: Path | None = option("The checkpoint file. [default: <output>.checkpoint]")
     budget: str | None = option(
         "The time for automatic settings and training, such as 90s, 2min or 1h30min. Without it, both "
-        "together take at most four times as long as 40 epochs of training.",
+        "together cost at most four times as much as 40 epochs of training, as counted in advance.",
         metavar="TIME",
     )
     no_optimizer: WithoutOptimizer = False
