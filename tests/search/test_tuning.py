@@ -13,7 +13,7 @@ from processes import start
 from trial_runners import SPACE, Runner, height, search
 from truepair.errors import InputError, StorageError, TrainingError
 from truepair.search.domains import Powers, Range, When
-from truepair.search.journal import JournalLock, is_dead, this_process
+from truepair.search.journal import Process, locked
 from truepair.search.running import SHAPES, best_of
 from truepair.search.trials import Trial, is_behind
 
@@ -346,24 +346,24 @@ class _NoSleep:
 
 
 def test_processes_are_told_apart():
-    me = this_process()
-    assert not is_dead(me)
-    assert is_dead({**me, "started": "0"})  # the number was used again
-    assert not is_dead({**me, "host": "elsewhere", "pid": 2**22 + 1})
+    me = Process.this()
+    assert not me.is_dead()
+    assert replace(me, started="0").is_dead()  # the number was used again
+    assert not replace(me, host="elsewhere", pid=2**22 + 1).is_dead()
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
-    assert is_dead({**me, "pid": child.pid})
+    assert replace(me, pid=child.pid).is_dead()
 
 
-def test_the_lock_can_be_taken_twice_and_mends_the_journal(tmp_path):
+def test_the_lock_mends_the_journal(tmp_path):
     journal = tmp_path / "j"
     whole = b'{"op_code":0}\n{"op_code":4}\n'
     for torn in (b"", b"{", b'{"op_code":8,"wor'):
         journal.write_bytes(whole + torn)
-        with JournalLock(journal) as lock, lock:
+        with locked(journal):
             assert journal.read_bytes() == whole
     journal.write_bytes(whole[:12])  # killed in the first line
-    with JournalLock(journal):
+    with locked(journal):
         assert journal.read_bytes() == b""
 
 
@@ -390,7 +390,7 @@ def test_a_foreign_file_is_left_as_it_is_byte_for_byte(name, tmp_path):
     assert storage.read_bytes() == FOREIGN[name]
     if name != "a journal with something at its end":
         assert list(tmp_path.iterdir()) == [storage]  # not even a lock beside it
-    with pytest.raises(InputError), JournalLock(storage):  # and the lock is free again
+    with pytest.raises(InputError), locked(storage):  # and the lock is free again
         pass
 
 

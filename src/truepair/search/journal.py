@@ -9,8 +9,8 @@ import os
 import platform
 import warnings
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
 
 from truepair.errors import InputError
 
@@ -47,51 +47,38 @@ def quietly() -> Iterator[None]:
 # --- writing -----------------------------------------------------------------------------------------------
 
 
-class JournalLock:
-    """A reentrant lock of one process at a time; a process that dies releases it.
+@contextlib.contextmanager
+def locked(journal: Path) -> Iterator[None]:
+    """One process at a time; a process that dies releases the lock. Optuna is silent inside.
 
     Optuna's own lock is a file that a killed process leaves behind. Taking this one also repairs
     the journal: an incomplete last line of a killed process is cut off. A file that is no journal is refused,
     and left unchanged.
     """
-
-    def __init__(self, journal: Path) -> None:
-        self._journal, self._depth, self._held = journal, 0, contextlib.ExitStack()
-
-    def acquire(self) -> bool:
-        """Wait for the lock and take it."""
-        if self._depth == 0:
-            check_journal(self._journal)
-            with contextlib.ExitStack() as stack:
-                self._wait(stack)
-                _cut_torn_line(self._journal)
-                self._held = stack.pop_all()
-        self._depth += 1
-        return True
-
-    def release(self) -> None:
-        """Release it once."""
-        self._depth -= 1
-        if self._depth == 0:
-            self._held.close()
-
-    def __enter__(self) -> JournalLock:
-        self.acquire()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
-
-    def _wait(self, stack: contextlib.ExitStack) -> None:
+    check_journal(journal)
+    with quietly(), contextlib.ExitStack() as stack:
         if fcntl is None:
             from optuna.storages.journal import JournalFileOpenLock
 
-            lock = JournalFileOpenLock(str(self._journal))
+            lock = JournalFileOpenLock(str(journal))
             lock.acquire()
             stack.callback(lock.release)
         else:
-            path = Path(f"{self._journal}.lock")
+            path = Path(f"{journal}.lock")
             fcntl.flock(stack.enter_context(path.open("ab")), fcntl.LOCK_EX)  # closing it frees the lock
+        _cut_torn_line(journal)
+        yield
+
+
+class NoLock:
+    """The lock that Optuna asks for: everything that it writes is written within `locked`."""
+
+    def acquire(self) -> bool:
+        """Nothing to wait for."""
+        return True
+
+    def release(self) -> None:
+        """Nothing to release."""
 
 
 def check_journal(journal: Path) -> None:
@@ -153,30 +140,30 @@ class Presence:
         self._file.close()
 
 
-class Process(TypedDict):
+@dataclass(frozen=True)
+class Process:
     """The identity of a process: host, number, start time."""
 
     host: str
     pid: int
-    started: str | None
+    started: str | None = None
 
+    @staticmethod
+    def this() -> Process:
+        """The identity of this process."""
+        return Process(platform.node(), os.getpid(), _started(os.getpid()))
 
-def this_process() -> Process:
-    """The identity of this process."""
-    return {"host": platform.node(), "pid": os.getpid(), "started": _started(os.getpid())}
-
-
-def is_dead(owner: Process) -> bool:
-    """Whether the process is known to have ended; processes of other machines are not known."""
-    if os.name != "posix" or owner["host"] != platform.node():
-        return False
-    try:
-        os.kill(owner["pid"], 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass  # it exists, and belongs to another user
-    return _started(owner["pid"]) != owner.get("started")
+    def is_dead(self) -> bool:
+        """Whether it is known to have ended; processes of other machines are not known."""
+        if os.name != "posix" or self.host != platform.node():
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass  # it exists, and belongs to another user
+        return _started(self.pid) != self.started
 
 
 def _started(pid: int) -> str | None:

@@ -104,7 +104,7 @@ class TpeSearch:
     def batches(self) -> Iterator[list[OpenTrial]]:
         """Trials to run together; waits while other processes run the last ones."""
         while True:
-            with quietly(), self.kept.lock:
+            with self.kept.lock():
                 self.kept.recover()
                 room = self.trials - self.kept.counted()
                 if room <= 0 and not self.kept.at_work():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import optuna
+from optuna.distributions import check_distribution_compatibility
 from optuna.samplers import BaseSampler, PartialFixedSampler, RandomSampler, TPESampler
 from optuna.storages.journal import JournalFileBackend, JournalStorage
 from optuna.trial import FrozenTrial, TrialState
@@ -22,16 +23,17 @@ from truepair.search.domains import (
     Space,
     Value,
     When,
+    distribution_of,
     domain_of,
     is_asked,
     place_of,
     plain_space,
     read_space,
 )
-from truepair.search.journal import JournalLock, Presence, is_dead, quietly, this_process
-from truepair.search.journal_check import check_study
+from truepair.search.journal import NoLock, Presence, Process, locked
 from truepair.search.trials import History, OpenTrial, Trial
 from truepair.storage.old_names import current_parameters
+from truepair.storage.plain_values import every_value, is_number, read_record
 from truepair.storage.types import Json
 
 _RANDOM_TRIALS = 8  # before the sampler learns from them
@@ -55,10 +57,9 @@ class KeptStudy:
         has_default: bool = False,
     ) -> None:
         self.path, self.name = storage.absolute(), name
-        self.lock = JournalLock(self.path)
         if not self.path.parent.is_dir() or self.path.is_dir():
             raise InputError(f"storage = {str(storage)!r} must be a file in a folder that exists.")
-        with quietly(), self.lock, contextlib.ExitStack() as stack:
+        with self.lock(), contextlib.ExitStack() as stack:
             self.study = self._opened()
             self.presence = Presence(self.path)
             stack.callback(self.presence.leave)
@@ -66,17 +67,20 @@ class KeptStudy:
             self.recover(everything=self.presence.alone)
             stack.pop_all()
 
+    def lock(self) -> contextlib.AbstractContextManager[None]:
+        """Everything that is asked of the study is asked within this."""
+        return locked(self.path)
+
     def _opened(self) -> optuna.Study:
         try:
-            # Optuna asks only for `acquire` and `release`
-            backend = JournalFileBackend(str(self.path), lock_obj=self.lock)  # type: ignore[arg-type]
+            backend = JournalFileBackend(str(self.path), lock_obj=NoLock())  # type: ignore[arg-type]
             study = optuna.create_study(
                 storage=JournalStorage(backend),
                 study_name=self.name,
                 direction="maximize",
                 load_if_exists=True,
             )
-            check_study(study)
+            _check_contents(study)
         except TruepairError:
             raise
         except Exception as error:  # Optuna raises errors of every type on lines that it did not write
@@ -128,7 +132,7 @@ class KeptStudy:
 
     def at_work(self) -> bool:
         """Whether a process of this machine runs a trial; other machines are not known."""
-        here = this_process()["host"]
+        here = Process.this().host
         return any(not t.state.is_finished() and t.user_attrs["owner"]["host"] == here for t in self.frozen())
 
     def recover(self, everything: bool = False) -> None:
@@ -138,7 +142,7 @@ class KeptStudy:
         """
         for one in self.frozen():
             owner = one.user_attrs.get("owner")
-            if not one.state.is_finished() and (everything or owner is None or is_dead(owner)):
+            if not one.state.is_finished() and (everything or owner is None or Process(**owner).is_dead()):
                 self._end(one.number, one.user_attrs.get("outcome"))
 
     # --- the space and its extensions ------------------------------------------------------------------
@@ -181,7 +185,7 @@ class KeptStudy:
         places = {name: place_of(domain_of(space[name]), value) for name, value in pinned.items()}
         self.study.sampler = PartialFixedSampler(places, sampler)
         trial = self.study.ask()
-        trial.set_user_attr("owner", this_process())
+        trial.set_user_attr("owner", asdict(Process.this()))
         if seed is None:
             trial.set_user_attr("default", True)
         parameters = dict(fixed)
@@ -194,7 +198,7 @@ class KeptStudy:
     def _settle(self, trial: optuna.Trial, ended: Trial) -> None:
         facts = {name: value for name, value in asdict(ended).items() if name not in ("number", "parameters")}
         # a process that took this one for dead has ended its trial already: nothing can be changed then
-        with quietly(), self.lock, contextlib.suppress(RuntimeError):
+        with self.lock(), contextlib.suppress(RuntimeError):
             if ended.state == "pruned" and ended.history:
                 trial.report(ended.history[-1][1], ended.history[-1][0])  # TPE ranks pruned ones by it
             trial.set_user_attr("outcome", facts)
@@ -203,7 +207,7 @@ class KeptStudy:
     def abandon(self, asked: OpenTrial) -> None:
         """End a trial that was interrupted."""
         asked.ended = True
-        with quietly(), self.lock:
+        with self.lock():
             self._end(asked.number, None)
 
     def _end(self, number: int, outcome: Flat | None) -> None:
@@ -228,9 +232,9 @@ def _counts(one: FrozenTrial) -> bool:
 
 
 def _trial(one: FrozenTrial) -> Trial:
-    outcome = dict(one.user_attrs["outcome"])
-    outcome["history"] = tuple((epoch, score) for epoch, score in outcome.get("history", ()))
-    return Trial(one.number, one.user_attrs.get("parameters", {}), **outcome)
+    asked = {"number": one.number, "parameters": one.user_attrs.get("parameters", {})}
+    found = read_record(Trial, {**asked, **one.user_attrs["outcome"]})
+    return replace(found, history=tuple((epoch, score) for epoch, score in found.history))
 
 
 def _suggested(trial: optuna.Trial, name: str, domain: Domain) -> Value:
@@ -239,3 +243,39 @@ def _suggested(trial: optuna.Trial, name: str, domain: Domain) -> Value:
     if isinstance(domain, Powers):
         return 1 << trial.suggest_int(name, domain.scaled(domain.low), domain.scaled(domain.high))
     return trial.suggest_float(name, domain.low, domain.high, log=domain.log)
+
+
+def _check_contents(study: optuna.Study) -> None:
+    """Raise an error of any type if something that is read later is not such as truepair and Optuna write it.
+
+    Any program may have written the file.
+    """
+    facts, domains = study.user_attrs, dict[str, Domain]()
+    every_value(facts)  # raises if they are nested too deeply
+    (direction,) = study.directions
+    meaning = [facts["meaning"]] if "meaning" in facts else []
+    for each in [*meaning, *facts.get("extensions", [])]:
+        _require("an extension", all(isinstance(name, str) for name in each.get("names", [])))
+        domains |= {name: domain_of(entry) for name, entry in read_space(each["space"]).items()}
+    _require("what it looks for", direction.name == "MAXIMIZE")
+    for one in study.get_trials(deepcopy=False):
+        every_value(one.user_attrs)
+        if "outcome" in one.user_attrs:
+            trial = _trial(one)
+            _require("a score", trial.score is not None or trial.state == "failed")
+        if "owner" in one.user_attrs:
+            _require("a process", 0 < read_record(Process, one.user_attrs["owner"]).pid < 2**31)
+        # what Optuna's sampler learns from; it refuses a range of another kind in a later trial
+        numbers = [one.value] if one.state is TrialState.COMPLETE else []
+        for step, score in one.intermediate_values.items():
+            numbers += [step, score]
+        for name, distribution in one.distributions.items():
+            numbers.append(distribution.to_internal_repr(one.params[name]))
+            if name in domains:
+                check_distribution_compatibility(distribution, distribution_of(domains[name]))
+        _require("a number", all(map(is_number, numbers)))
+
+
+def _require(what: str, holds: bool) -> None:
+    if not holds:
+        raise ValueError(f"{what} is not allowed")

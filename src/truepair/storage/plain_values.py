@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
+from types import UnionType
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from truepair.errors import InputError
+
+_Record = TypeVar("_Record")
 
 DEEPEST = 32
 """How many lists and tables may lie within each other."""
@@ -42,3 +47,38 @@ def _parts(value: object) -> list[object]:
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []
+
+
+def read_record(kind: type[_Record], value: object) -> _Record:
+    """The dataclass with these fields, from JSON; a ValueError if one is missing, unknown or wrong."""
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind)  # type: ignore[arg-type]
+    types, needed = get_type_hints(kind), {f.name for f in fields if not _has_default(f)}
+    if not isinstance(value, dict) or not needed <= value.keys() <= types.keys():
+        raise ValueError(f"{value!r:.80} does not have the fields {', '.join(types)}")
+    for name, each in value.items():
+        if not _fits(each, types[name]):
+            raise ValueError(f"{name} = {each!r:.60} is not allowed")
+    return kind(**value)
+
+
+def _has_default(field: dataclasses.Field[Any]) -> bool:
+    return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+
+
+def _fits(value: object, kind: Any) -> bool:
+    """Whether a JSON value is of the type of a field; tuples are lists in JSON."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind is float:
+        return is_number(value)
+    if kind is int:
+        return type(value) is int and value >= 0  # all whole fields are counts
+    if origin is Literal:
+        return isinstance(value, str) and value in parts
+    if origin is UnionType:
+        return any(_fits(value, part) for part in parts)
+    if origin is tuple:
+        if not isinstance(value, list):
+            return False
+        kinds = parts[:1] * len(value) if parts[-1] is ... else parts
+        return len(value) == len(kinds) and all(map(_fits, value, kinds))
+    return isinstance(value, origin or kind)

@@ -8,15 +8,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from truepair.errors import InputError, StorageError
+from truepair.errors import InputError, StorageError, check_choice
 from truepair.reporting.backtesting.strategies import STRATEGIES, restored
 from truepair.storage.atomic import atomic_write
-from truepair.storage.plain_values import is_number
+from truepair.storage.plain_values import read_record
 from truepair.storage.types import Json
 
 _MOST_BYTES = 1 << 26
-_OPTIONAL = ("known", "new")  # fields that may be null
-_WHOLE = ("period", "users", "known_users", "trained_users", "unknown_pairs", "train_pairs")
 
 
 @dataclass(frozen=True)
@@ -94,17 +92,9 @@ class Journal:
             restored(line["settings"])  # checks them
             self.settings = dict(line["settings"])
             return
-        cell = Cell(**line["cell"])
-        for name, value in asdict(cell).items():
-            if not (value is None and name in _OPTIONAL) and not _fits(name, value):
-                raise InputError(f"{name} = {value!r:.60} is not allowed.")
+        cell = read_record(Cell, line["cell"])
+        check_choice("strategy", cell.strategy, STRATEGIES)
         self.cells[cell.period, cell.strategy] = cell
-
-
-def _fits(name: str, value: object) -> bool:
-    if name == "strategy":
-        return value in STRATEGIES
-    return is_number(value) and (name not in _WHOLE or (isinstance(value, int) and value >= 0))
 
 
 def _whole_lines(path: Path) -> list[Json]:

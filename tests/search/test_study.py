@@ -142,7 +142,7 @@ def test_a_range_of_another_kind_than_the_space_has(range_, value, tmp_path):
     """The learning rate of a trial; Optuna would refuse the next trial's."""
     lines = changed(5, distribution=range_, param_value_internal=value)
     assert next(line for line in lines if line["op_code"] == 5)["param_name"] == "learning_rate"
-    with pytest.raises(StorageError, match=r"a\.journal is not a journal .*the range of learning_rate"):
+    with pytest.raises(StorageError, match=r"a\.journal is not a journal .*to the same parameter name"):
         opened(tmp_path, lines)
 
 
