@@ -7,8 +7,12 @@ from urllib.parse import unquote
 
 import pytest
 
-for _package in ("fastapi", "prometheus_client"):
-    pytest.importorskip(_package)  # applications are those of the service
+pytest.importorskip("fastapi")  # applications are those of the service
+pytest.importorskip("prometheus_client")
+pytest.importorskip("uvicorn")
+pytest.importorskip("httptools")
+
+from truepair.serving.web.running import application
 
 
 class Answer(NamedTuple):
@@ -69,7 +73,7 @@ class Client:
     """A service that answers in this process."""
 
     def __init__(self, service):
-        self.service, self.app = service, service.application()
+        self.service, self.app = service, application(service)
 
     def get(self, path, **headers):
         return asyncio.run(asked(self.app, "GET", path, headers=_named(headers)))

@@ -11,7 +11,8 @@ import pytest
 from live import uvicorn
 from truepair.serving.page.browsing import add_page
 from truepair.serving.web.app import Service
-from truepair.serving.web.monitoring import RequestLog
+from truepair.serving.web.guard import RequestLog
+from truepair.serving.web.running import application
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
@@ -25,7 +26,7 @@ def running_page(model, store, beside=None, **options):
     """The address of a service with the page."""
     service = Service(model, store, **{"log": RequestLog(io.StringIO()), **options})
     add_page(service, beside)
-    config = uvicorn.Config(service.application(), log_config=None, ws="none")
+    config = uvicorn.Config(application(service), log_config=None, ws="none")
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})

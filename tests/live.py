@@ -16,7 +16,7 @@ from truepair.serving.web.running import bound_socket, configuration
 @contextmanager
 def listening(service, **seconds):
     """The port; `seconds` are attributes of the protocol, such as head_seconds=0.1."""
-    config = configuration(service.application(), service.limits, service.log)
+    config = configuration(service)
     config.http = type("ImpatientProtocol", (BoundedProtocol,), seconds)
     server = uvicorn.Server(config)
     server.capture_signals = nullcontext

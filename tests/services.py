@@ -7,7 +7,7 @@ import pytest
 import truepair as tp
 from asking import Client
 from truepair.serving.web.app import Service
-from truepair.serving.web.monitoring import RequestLog
+from truepair.serving.web.guard import RequestLog
 from worlds import two_tastes
 
 

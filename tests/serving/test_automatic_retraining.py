@@ -15,7 +15,7 @@ from truepair.serving.retraining.schedule import Schedule
 from truepair.serving.retraining.versions import Versions
 from truepair.serving.web import retraining
 from truepair.serving.web.app import Service
-from truepair.serving.web.monitoring import RequestLog
+from truepair.serving.web.guard import RequestLog
 from truepair.serving.web.retraining import AutomaticRetraining
 from truepair.serving.web.tokens import Tokens
 

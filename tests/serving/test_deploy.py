@@ -51,7 +51,7 @@ def test_every_secret_is_a_file_of_the_user():
 
 def test_alerts_use_metrics_that_exist():
     pytest.importorskip("prometheus_client")
-    from truepair.serving.web.monitoring import Metrics
+    from truepair.serving.web.guard import Metrics
 
     histories, indexing = (
         SimpleNamespace(fold_ins=0, store_failures=0),

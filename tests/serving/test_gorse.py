@@ -14,8 +14,8 @@ from services import clicks, integer_model, model, serve
 from truepair.serving.events.event import Kinds
 from truepair.serving.web.app import Service
 from truepair.serving.web.gorse import fields
-from truepair.serving.web.monitoring import RequestLog
-from truepair.serving.web.running import bound_socket
+from truepair.serving.web.guard import RequestLog
+from truepair.serving.web.running import application, bound_socket
 from truepair.serving.web.tokens import Tokens
 
 gorse = pytest.importorskip("gorse")
@@ -31,7 +31,7 @@ def running(service):
     """The address of a service that listens on a socket."""
     tokens = service.tokens
     with bound_socket("127.0.0.1", 0, tokens) as listening:
-        server = uvicorn.Server(uvicorn.Config(service.application(), log_config=None))
+        server = uvicorn.Server(uvicorn.Config(application(service), log_config=None))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

@@ -19,8 +19,7 @@ from truepair.recommender import lister
 from truepair.serving.lists.index_choice import IndexChoice
 from truepair.serving.lists.served_model import read_items
 from truepair.serving.web import guard as rates_module
-from truepair.serving.web.guard import RateLimit
-from truepair.serving.web.monitoring import RequestLog
+from truepair.serving.web.guard import RateLimit, RequestLog
 from truepair.serving.web.protocol import BoundedProtocol
 from truepair.serving.web.running import configuration
 from truepair.serving.web.tokens import Tokens
@@ -187,7 +186,7 @@ class Transport(asyncio.Transport):
 
 def test_after_the_refusal_of_a_head_the_rest_is_read_and_thrown_away(serve, model):
     service = serve(model).service
-    config = configuration(service.application(), service.limits, service.log)
+    config = configuration(service)
     config.load()
 
     async def refused():

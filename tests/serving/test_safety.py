@@ -11,7 +11,7 @@ from services import clicks, integer_model, model, serve
 from truepair.errors import InputError
 from truepair.serving.limits import Limits
 from truepair.serving.web import tokens as token_module
-from truepair.serving.web.monitoring import RequestLog
+from truepair.serving.web.guard import RequestLog
 from truepair.serving.web.tokens import Tokens, check_binding, is_loopback
 
 READ, WRITE, ADMIN = (name * 4 for name in ("read-", "write-", "admin-"))

@@ -8,7 +8,7 @@ from live import listening
 from services import clicks, model
 from truepair.serving.lists.served_model import read_items
 from truepair.serving.web.app import Service
-from truepair.serving.web.monitoring import RequestLog
+from truepair.serving.web.guard import RequestLog
 
 
 @pytest.mark.long

@@ -125,7 +125,7 @@ def test_a_full_disk_leaves_the_served_model_as_it_was(versions, monkeypatch):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"base": "x"}', "\ufffd", "[" * 100_000],
+    ["", "{", "[]", "null", '{"stack": [0]}', "\ufffd", "[" * 100_000],
 )
 def test_a_damaged_current_is_a_clear_error(versions, text):
     promote(versions)
@@ -142,7 +142,7 @@ def test_a_damaged_current_is_a_clear_error(versions, text):
 )  # fmt: skip
 def test_a_current_that_contradicts_itself_is_a_clear_error(versions, change):
     promote(versions)
-    good = versions.state().as_json()
+    good = json.loads((versions.folder / "current").read_text())
     (versions.folder / "current").write_text(json.dumps({**good, **change}))
     with pytest.raises(StorageError, match="does not say which model is served"):
         versions.state()

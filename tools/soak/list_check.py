@@ -28,7 +28,7 @@ from truepair.serving.events.reading import StoredHistory
 from truepair.serving.limits import Limits
 from truepair.serving.lists.served_model import ListRequest, ServedModel
 from truepair.serving.retraining.versions import Versions
-from truepair.serving.web.answers import table_rows
+from truepair.serving.web.routing import plain_value
 
 _LATER = 6.0  # seconds until an answer is checked: by then it is known what was served
 _LOADED = 5  # versions in memory
@@ -149,13 +149,13 @@ class Checker(threading.Thread):
             served.histories.refresh()
             return served.model.seen.item_ids.outside(found.items).to_pylist()
         if record.what == "lists":
-            return [row["item"] for row in table_rows(served.recommend(record.asked, {"k": K}))]
+            return [row["item"] for row in plain_value(served.recommend(record.asked, {"k": K}).to_pylist())]
         if record.what == "session":
             asked = record.asked["liked"], record.asked["disliked"]
-            return [row["item"] for row in table_rows(served.session(*asked, {"k": K}))]
+            return [row["item"] for row in plain_value(served.session(*asked, {"k": K}).to_pylist())]
         if record.what == "similar":
-            return [row["similar"] for row in table_rows(served.similar(record.asked, K))]
-        return [row["score"] for row in table_rows(served.scores(record.asked))]
+            return [row["similar"] for row in plain_value(served.similar(record.asked, K).to_pylist())]
+        return [row["score"] for row in plain_value(served.scores(record.asked).to_pylist())]
 
 
 def _items(record: Record) -> Any:

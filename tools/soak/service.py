@@ -22,7 +22,7 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -35,7 +35,7 @@ from visitors import Record, Tally, Visitors
 
 import truepair as tp
 from truepair.reporting.figures import Panel, Series, draw_curves, standalone
-from truepair.serving.retraining.rounds import reading
+from truepair.serving.events.opening import open_store
 from truepair.serving.retraining.versions import Versions
 
 _WARM_UP = 60.0  # seconds after which memory should not grow any more
@@ -259,7 +259,7 @@ class Soak:
 
     def _compared(self) -> tuple[int, int, int]:
         """Acknowledged events that are missing, events that are there twice, all events."""
-        with reading(self.store) as reader:
+        with closing(open_store(self.store, create=False)) as store, closing(store.reader()) as reader:
             table = reader.table()
         names = ("user", "item", "kind")
         stored = Counter(zip(*(table[name].to_pylist() for name in names), strict=True))

@@ -120,7 +120,7 @@ def serve(
     from truepair.serving.retraining.schedule import Schedule
     from truepair.serving.retraining.versions import Versions
     from truepair.serving.web.app import Service
-    from truepair.serving.web.monitoring import RequestLog
+    from truepair.serving.web.guard import RequestLog
     from truepair.serving.web.retraining import AutomaticRetraining
     from truepair.serving.web.running import bound_socket, run
     from truepair.serving.web.tokens import Tokens, check_binding
@@ -182,7 +182,7 @@ def serve(
                     visitors.start(address)
                     service.closing.append(visitors.stop)
 
-            run(service.application(), listening, limits, log, ready)
+            run(service, listening, ready)
         console.say("stopped")
 
 

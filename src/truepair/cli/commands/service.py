@@ -100,6 +100,9 @@ def rollback(model: ModelFile, *, console: Console) -> None:
 
     Running services follow within about a second. The model file itself is version 0.
     """
+    from truepair.serving import check_extra
+
+    check_extra()
     from truepair.serving.retraining.versions import Versions
 
     versions = Versions(model)

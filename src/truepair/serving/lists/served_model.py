@@ -53,6 +53,28 @@ class PlainList(NamedTuple):
     served: ServedModel
     """The model that made the list: the codes are its own."""
 
+    def json(self) -> bytes:
+        """The list as JSON, from texts that are ready: json.dumps takes several times as long."""
+        names, scored = self.served.items.as_json, zip(self.items.tolist(), self.scores.tolist(), strict=True)
+        rows = [
+            f'{{"item":{names[code]},"score":{score!r},"rank":{rank}}}'
+            for rank, (code, score) in enumerate(scored, 1)
+        ]
+        start = f'{{"user":{self.served.users.json(self.user)},"basis":"{self.basis}","items":['
+        return f"{start}{','.join(rows)}]}}".encode()
+
+    def table(self) -> pa.Table:
+        """The list as a table of user, item, score, rank."""
+        n = len(self.items)
+        return pa.table(
+            {
+                "user": self.served.users.typed([self.user] * n),
+                "item": self.served.model.seen.item_ids.outside(self.items),
+                "score": self.scores,
+                "rank": np.arange(1, n + 1),
+            }
+        )
+
 
 def read_items(source: Table, ids: IdMap) -> pa.Table:
     """The item table of a path or a table, with ids of the type of the model's."""

@@ -18,7 +18,6 @@ from truepair.serving.page.catalogue import Catalogue
 from truepair.serving.page.figures import Figures
 from truepair.serving.page.files import files_router
 from truepair.serving.refusals import RefusalError
-from truepair.serving.web.answers import plain_value, table_rows
 from truepair.serving.web.app import K, Service
 from truepair.serving.web.bodies import Id, Ids, RequestBody
 from truepair.serving.web.routing import JSON, CheckedRouter, json_response
@@ -176,20 +175,20 @@ class Browsing:
         codes = catalogue.find("users", query, limit).tolist()
         counted = {catalogue.user(code): int(counts[code]) for code in codes}
         rows = [{"user": user, "items": counted[user]} for user in self._remembered(list(counted))]
-        return _answer({"users": rows, "of": served.model.seen.n_users})
+        return json_response({"users": rows, "of": served.model.seen.n_users})
 
     def find_items(self, query: Text = "", limit: Limit = 20) -> Response:
         """Items by the beginning of the id, or words of the title."""
         served = self.service.served
         catalogue = self.catalogue(served)
         codes = catalogue.find("items", query, limit).tolist()
-        return _answer({"items": catalogue.cards(codes), "of": served.model.seen.n_items})
+        return json_response({"items": catalogue.cards(codes), "of": served.model.seen.n_items})
 
     def titles(self, body: TitlesBody) -> Response:
         """Titles and pictures of items."""
         served = self.service.served
         texts = served.items.texts(body.items)
-        return _answer({"items": list(map(self.catalogue(served).card, texts))})
+        return json_response({"items": list(map(self.catalogue(served).card, texts))})
 
     def user(self, id: str) -> Response:
         """What a user has, and their events."""
@@ -200,7 +199,7 @@ class Browsing:
         code = None if is_forgotten else code
         codes = [] if code is None else self._history(served, code)
         newest = events[::-1][:SHOWN]
-        return _answer(
+        return json_response(
             {
                 "user": served.users.value(user),
                 "known": code is not None,
@@ -237,13 +236,13 @@ class Browsing:
         k = check_whole("k", k, 1, self.service.limits.k)
         models = [(self.service.name, first), *([] if self.beside is None else [self.beside])]
         lists = [self._explained(name, served, user, k) for name, served in models]
-        return _answer({"user": first.users.value(user), "lists": lists})
+        return json_response({"user": first.users.value(user), "lists": lists})
 
     def _explained(self, name: str, served: ServedModel, user: str, k: int) -> Json:
         catalogue = self.catalogue(served)
         basis = served.plain_lists([ListRequest(user, 1)])[0].basis
         items = []
-        for row in table_rows(served.recommend([user], {"k": k, "explain": _REASONS})):
+        for row in served.recommend([user], {"k": k, "explain": _REASONS}).to_pylist():
             because = [catalogue.card(str(one["item"]), weight=one["weight"]) for one in row["because"]]
             facts = {"score": row["score"], "rank": row["rank"], "because": because}
             items.append(catalogue.card(str(row["item"]), **facts))
@@ -258,7 +257,7 @@ class Browsing:
             raise RefusalError(404, f"unknown item: {text!r:.60}; ask for an item of the training data.")
         catalogue, popularity = self.catalogue(served), served.model.popularity
         audience = catalogue.audience(code, _USERS, _ALSO)
-        return _answer(
+        return json_response(
             {
                 **catalogue.cards([code])[0],
                 "more_popular": int((popularity > popularity[code]).sum()),
@@ -277,7 +276,7 @@ class Browsing:
             rows = served.similar(text, _NEIGHBOURS).to_pylist()
         except InputError:
             return []
-        return [catalogue.card(str(row["similar"]), score=plain_value(row["score"])) for row in rows]
+        return [catalogue.card(str(row["similar"]), score=row["score"]) for row in rows]
 
     def map(self) -> Response:
         """The most popular items as points of a map; the first request computes it."""
@@ -285,11 +284,7 @@ class Browsing:
 
     def figures_now(self) -> Response:
         """Requests, times and events since the start."""
-        return _answer(self.figures.now())
-
-
-def _answer(value: Json) -> Response:
-    return json_response(plain_value(value))
+        return json_response(self.figures.now())
 
 
 def add_page(service: Service, beside: tuple[str, Recommender] | None = None) -> None:

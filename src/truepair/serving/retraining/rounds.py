@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,7 +15,6 @@ from truepair.evaluation import Evaluation
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Kinds
 from truepair.serving.events.opening import open_store
-from truepair.serving.events.reading import StoreReader
 from truepair.serving.retraining.decisions import Decision, now_text
 from truepair.serving.retraining.judging import Judgement, judged, n_users
 from truepair.serving.retraining.training_data import TrainingData, split_events
@@ -49,18 +47,6 @@ class RetrainingPlan:
         check_whole("--judge-people", self.users, 2)
 
 
-@contextmanager
-def reading(store: str) -> Iterator[StoreReader]:
-    """A reader of the store of a path or a URL."""
-    opened = open_store(store, create=False)
-    reader = opened.reader()
-    try:
-        yield reader
-    finally:
-        reader.close()
-        opened.close()
-
-
 def check_retrainable(model: Recommender) -> None:
     """Raise if the service cannot retrain the model."""
     if model.spec_.encoder.learns_from_features:
@@ -91,7 +77,7 @@ class _Round:
         """One round; the decision is on the disk when it is returned."""
         running = Recommender.load(self.versions.path(self.state.current))
         check_retrainable(running)
-        with reading(self.plan.store) as reader:
+        with closing(open_store(self.plan.store, create=False)) as store, closing(store.reader()) as reader:
             events, forgotten = reader.table(), reader.forgotten_users()
         self.versions.attempt(len(events))
         state = self.state

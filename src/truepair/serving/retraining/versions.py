@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from truepair.errors import InputError, StorageError
 from truepair.serving.retraining.decisions import Decision, DecisionLog
 from truepair.storage.atomic import atomic_write, remove_unfinished
-from truepair.storage.plain_values import is_number
-from truepair.storage.types import Json
 
 try:
     import fcntl
@@ -33,6 +32,7 @@ except ImportError:  # Windows
 KEPT = 2
 """Former versions that are kept, beside the model file."""
 
+Count = Annotated[int, Field(ge=0, strict=True)]
 _NUMBERED = re.compile(r"([0-9]{1,18})\.truepair", re.ASCII)
 
 
@@ -42,19 +42,19 @@ class State:
 
     base: str
     """The checksum of the model file."""
-    stack: tuple[int, ...] = (0,)
+    stack: tuple[Count, ...] = (0,)
     """Versions in the order of their promotion; the last one is served."""
-    until: dict[int, int] = field(default_factory=lambda: {0: 0})
+    until: dict[Count, Count] = field(default_factory=lambda: {0: 0})
     """Version -> the number of the last event that it could learn from."""
-    judged: int = 0
+    judged: Count = 0
     """The number of the last event that has judged a candidate."""
-    counted: int = 0
+    counted: Count = 0
     """How many events the store had at the last attempt."""
     attempted: float = 0.0
     """When the last attempt began, in seconds since 1970."""
-    next: int = 1
+    next: Count = 1
     """The number of the next version."""
-    decision: Json | None = None
+    decision: Decision | None = None
     """The last one that changed what is served: it is logged even if a kill came between."""
 
     @property
@@ -62,32 +62,12 @@ class State:
         """The version that is served."""
         return self.stack[-1]
 
-    def as_json(self) -> Json:
-        """Its fields; JSON has text as keys."""
-        return {**dataclasses.asdict(self), "until": {str(k): v for k, v in self.until.items()}}
-
-    @staticmethod
-    def of_json(found: Json) -> State:
-        """The state of a file; KeyError, TypeError or ValueError if it is none."""
-        state = State(
-            str(found["base"]),
-            tuple(map(_whole, found["stack"])),
-            {int(version): _whole(number) for version, number in found["until"].items()},
-            _whole(found["judged"]),
-            _whole(found["counted"]),
-            float(found["attempted"]),
-            _whole(found["next"]),
-            None if found["decision"] is None else {**found["decision"], "id": found["decision"]["id"]},
-        )
-        if not state.stack or not set(state.stack) <= set(state.until) or max(state.stack) >= state.next:
+    def __post_init__(self) -> None:
+        if not self.stack or not set(self.stack) <= set(self.until) or max(self.stack) >= self.next:
             raise ValueError("its versions do not fit together")
-        return state
 
 
-def _whole(value: object) -> int:
-    if not isinstance(value, int | float) or not is_number(value) or int(value) != value or value < 0:
-        raise ValueError(f"{value!r:.40} is no count")
-    return int(value)
+_STATE = TypeAdapter(State)
 
 
 class Versions:
@@ -106,17 +86,17 @@ class Versions:
     def state(self) -> State:
         """What is served; without any version, the model file."""
         try:
-            return State.of_json(json.loads(self._current.read_bytes()))
+            return _STATE.validate_json(self._current.read_bytes())
         except FileNotFoundError:
             return State("")
         except OSError as error:
             raise StorageError(
                 f"cannot read {self._current}: {error.strerror or error}; check the disk."
             ) from error
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        except ValidationError as error:
             raise StorageError(
-                f"{self._current} does not say which model is served: {error!r:.100}; remove it to serve "
-                f"{self.model}."
+                f"{self._current} does not say which model is served: {error.errors()[0]['msg']}; remove it "
+                f"to serve {self.model}."
             ) from error
 
     def open(self) -> State:
@@ -133,7 +113,7 @@ class Versions:
                     reason = f"{self.model.name} is another model than before"
                     decision = Decision("replaced", reason, 0, state.current)
                     return self._change(state, decision, base=base, stack=(0,), until={0: 0})
-        if state.decision is not None and state.decision["id"] not in self.log.newest_ids():
+        if state.decision is not None and state.decision.id not in self.log.newest_ids():
             self._log(state.decision)
         return state
 
@@ -200,15 +180,14 @@ class Versions:
             return self._change(state, decision, stack=stack, until=kept, attempted=time.time())
 
     def _change(self, state: State, decision: Decision, **changes: Any) -> State:
-        line = decision.as_json()
-        changed = dataclasses.replace(state, decision=line, **changes)
+        changed = dataclasses.replace(state, decision=decision, **changes)
         self._write(changed)
-        self._log(line)
+        self._log(decision)
         return changed
 
-    def _log(self, line: Json) -> None:
+    def _log(self, decision: Decision) -> None:
         with suppress(StorageError):  # the disk is full: the state has it, and the next start logs it
-            self.log.append(line)
+            self.log.append(decision.as_json())
 
     @contextmanager
     def _changing(self) -> Iterator[State]:
@@ -222,7 +201,7 @@ class Versions:
 
     def _write(self, state: State) -> None:
         with atomic_write(self._current) as file:
-            file.write(json.dumps(state.as_json()).encode())
+            file.write(_STATE.dump_json(state))
 
     def _remove_others(self, stack: tuple[int, ...]) -> None:
         for path in self.folder.iterdir():

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import pyarrow as pa
-from fastapi import APIRouter, FastAPI, Query, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from fastapi.routing import APIRoute
-from starlette.exceptions import HTTPException
 
-from truepair.errors import TruepairError, check_whole
+from truepair.errors import check_whole
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Event, Kinds
 from truepair.serving.events.opening import open_store
@@ -23,21 +19,30 @@ from truepair.serving.limits import Limits
 from truepair.serving.lists.index_choice import EXACT, IndexChoice
 from truepair.serving.lists.micro_batching import MicroBatcher
 from truepair.serving.lists.served_model import ListRequest, PlainList, ServedModel
-from truepair.serving.web import answers, bodies
-from truepair.serving.web.document import document_router
-from truepair.serving.web.gorse.routes import Gorse
-from truepair.serving.web.guard import Guard, RateLimit
-from truepair.serving.web.monitoring import Metrics, RequestLog
-from truepair.serving.web.routing import JSON, CheckedRouter, Gate, json_response, refused
+from truepair.serving.web import bodies
+from truepair.serving.web.guard import Metrics, RateLimit, RequestLog
+from truepair.serving.web.routing import (
+    JSON,
+    CheckedRouter,
+    Gate,
+    arrow_response,
+    json_response,
+    table_response,
+    wants_arrow,
+)
 from truepair.serving.web.tokens import Tokens
 from truepair.storage.types import Json
 from truepair.storage.versions import package_version
 
-_TELEMETRY = ("tracing", "metrics", "logs", "operation_spans", "auto_configure")  # nothing is sent anywhere
 K = Annotated[int, Query(ge=1)]
 """How many items a list has."""
 GATHERED, GATHER_SECONDS = 64, 0.001
 """Requests in one product at most, and how long the first one waits for others."""
+_SHOWN = (
+    *("epoch", "engine", "training loss", "training curve", "clamped share", "automatic"),
+    *("prior", "reading", "weights", "dislikes", "updates", "versions"),
+)
+"""The facts of a model file that its page shows: how it was trained, what was chosen automatically."""
 
 
 class Service:
@@ -76,7 +81,7 @@ class Service:
             self.store.add, GATHER_SECONDS, 1024
         )
         self.gate = Gate(self.tokens, self.limits)
-        self.routers: list[APIRouter] = [self._router(), Gorse(self).router()]
+        self.routers: list[APIRouter] = [self._router()]
         """The routes of each part."""
         self.has_decisions = False
         """Whether there is a log of decisions: in a service that retrains its model."""
@@ -104,32 +109,6 @@ class Service:
         coming.histories.fold_ins = former.histories.fold_ins
         coming.histories.store_failures = former.histories.store_failures
         self.served = coming
-
-    def application(self) -> Guard:
-        """The ASGI application."""
-
-        @asynccontextmanager
-        async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-            yield
-            self.close()
-
-        app = FastAPI(
-            title="truepair", version=package_version("truepair") or "", lifespan=lifespan,
-            docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False,
-            telemetry=cast(Any, dict.fromkeys(_TELEMETRY, False)),
-        )  # fmt: skip
-        app.state.log = self.log
-        routes = [route for router in self.routers for route in router.routes if isinstance(route, APIRoute)]
-        # an id may hold anything, even a slash, so an address that ends with one comes after all others
-        routes.sort(key=lambda route: route.path.endswith("{id:path}"))
-        app.router.routes.extend(routes)
-        app.router.routes.extend(document_router(app, self.gate, self.served.model.seen).routes)
-        for error in (HTTPException, RequestValidationError, TruepairError, RecursionError, Exception):
-            app.add_exception_handler(error, refused)
-        return Guard(
-            app, self.limits, self.metrics, self.log,
-            loopback_only=not self.tokens, rates=self.rates, tokens=self.tokens,
-        )  # fmt: skip
 
     def close(self) -> None:
         """Finish what is running, and close the store."""
@@ -167,31 +146,31 @@ class Service:
         """The best items for a user."""
         question = ListRequest(self.served.users.text(id), check_whole("k", k, 1, self.limits.k))
         found = await self.lists_together.ask(question)
-        if answers.wants_arrow(request):
-            return answers.arrow_response(answers.plain_table(found))
-        return Response(answers.plain_json(found), media_type=JSON)
+        if wants_arrow(request):
+            return arrow_response(found.table())
+        return Response(found.json(), media_type=JSON)
 
     def lists(self, request: Request, body: bodies.ListsBody) -> Response:
         """Lists for several users, with all options."""
         table = self.served.recommend(body.users, body.given("users"))
-        return answers.table_response(request, table, "lists")
+        return table_response(request, table, "lists")
 
     def session(self, request: Request, body: bodies.SessionBody) -> Response:
         """A list by the history of a session, which is not stored."""
         table = self.served.session(body.liked, body.disliked, body.given("liked", "disliked"))
-        return answers.table_response(request, table, "items")
+        return table_response(request, table, "items")
 
     def similar(self, request: Request, id: str, k: K = 10) -> Response:
         """The items that are most like this one."""
         served = self.served
         item = served.items.text(id)
         table = served.similar(item, check_whole("k", k, 1, self.limits.k))
-        return answers.table_response(request, table, "items", {"item": served.items.value(item)})
+        return table_response(request, table, "items", {"item": served.items.value(item)})
 
     def scores(self, request: Request, body: bodies.ScoresBody) -> Response:
         """Scores of pairs."""
         table = self.served.scores([vars(pair) for pair in body.pairs])
-        return answers.table_response(request, table, "scores")
+        return table_response(request, table, "scores")
 
     async def events(self, body: bodies.EventsBody) -> Response:
         """Store what users did; it is on the disk when this is answered, and counts in their next list."""
@@ -215,8 +194,8 @@ class Service:
                 "pairs": len(seen),
                 "user_ids": str(seen.user_ids.ids.type),
                 "item_ids": str(seen.item_ids.ids.type),
-                "parameters": answers.plain_value(served.model.parameters_json()),
-                "facts": answers.shown_facts(facts),
+                "parameters": served.model.parameters_json(),
+                "facts": _shown_facts(facts),
                 "kinds": dict(self.kinds.numbers),
                 "index": {"kind": served.indexing.kind, "recall": served.indexing.recall},
                 "decisions": self.has_decisions,
@@ -236,3 +215,19 @@ class Service:
     async def prometheus(self) -> Response:
         """Counters and times for Prometheus."""
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+def _shown_facts(facts: Mapping[str, object]) -> Json:
+    """The facts to show, without those that have a value for each user or item.
+
+    `metrics` is a list of name, value and interval (null where none was computed).
+    """
+    metrics, intervals = (_dict(facts.get(name)) for name in ("metrics", "intervals"))
+    rows = [
+        {"name": name, "value": value, "interval": intervals.get(name)} for name, value in metrics.items()
+    ]
+    return {"metrics": rows} | {name: facts[name] for name in _SHOWN if facts.get(name) is not None}
+
+
+def _dict(value: object) -> Json:
+    return value if isinstance(value, dict) else {}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
 
 from fastapi import FastAPI
 from fastapi.responses import Response
 
 from truepair.data.interactions import Interactions
 from truepair.serving.id_texts import escaped
-from truepair.serving.web.routing import JSON, CheckedRouter, Gate
+from truepair.serving.web.routing import JSON, CheckedRouter, Gate, plain_value
 from truepair.storage.templates import rendered
 from truepair.storage.types import Json
 
@@ -20,7 +20,10 @@ _EXAMPLES = {"kind": "like", "category": "new"}  # of parts of an address
 def document_router(app: FastAPI, gate: Gate, seen: Interactions) -> CheckedRouter:
     """The routes that describe all routes which the application has so far."""
     user, item = (ids.ids[0].as_py() for ids in (seen.user_ids, seen.item_ids))
-    document = _filled(app.openapi(), {"USER": user, "ITEM": item})
+    text = json.dumps(app.openapi())
+    for name, id in (("USER", user), ("ITEM", item)):
+        text = text.replace(f'"{name}"', json.dumps(plain_value(id)))
+    document: Json = json.loads(text)
     if gate.tokens:
         document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     for path, operations in document["paths"].items():
@@ -47,14 +50,3 @@ def document_router(app: FastAPI, gate: Gate, seen: Interactions) -> CheckedRout
     router.add("GET", "/openapi.json", openapi, "read", listed=False)
     router.add("GET", "/docs", docs, "read", listed=False)
     return router
-
-
-def _filled(value: object, ids: Json) -> Any:
-    """The document with ids of the model in its examples."""
-    if isinstance(value, dict):
-        return {name: _filled(one, ids) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_filled(one, ids) for one in value]
-    if isinstance(value, str) and value in ids:
-        return ids[value] if isinstance(ids[value], int) else str(ids[value])
-    return value

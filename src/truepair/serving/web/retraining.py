@@ -166,7 +166,7 @@ class AutomaticRetraining:
             if gc.get_freeze_count():  # as at the start: the new model is not looked through again and again
                 gc.collect()
                 gc.freeze()
-            if (state.decision or {}).get("decision") == "rolled back":
+            if state.decision is not None and state.decision.decision == "rolled back":
                 self.schedule.restart(self.service.reader.count)
             self.service.log.write("model", version=state.current)
             return state
@@ -234,7 +234,8 @@ class AutomaticRetraining:
             state = self.versions.roll_back()
         except InputError as error:
             raise RefusalError(409, str(error)) from None
-        self._count(state.decision or {})
+        if state.decision is not None:
+            self._count(state.decision.as_json())
         self.follow()
         return json_response({"version": state.current})
 

@@ -1,14 +1,18 @@
-"""CheckedRouter: FastAPI routes that check the token, the query and the body; errors become short texts."""
+"""CheckedRouter: FastAPI routes that check token, query and body; answers as JSON or Arrow; error texts."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial, wraps
 from inspect import iscoroutinefunction
+from itertools import groupby
+from operator import methodcaller
 from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar
 
+import pyarrow as pa
 from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
@@ -176,8 +180,54 @@ def _not_a_number(text: str) -> NoReturn:
 
 
 def json_response(value: object) -> Response:
-    """A value as JSON in which HTML finds no tag."""
-    return Response(escaped(value), media_type=JSON)
+    """A value as JSON in which HTML finds no tag, with null for a number that JSON does not have."""
+    return Response(escaped(plain_value(value)), media_type=JSON)
+
+
+def wants_arrow(request: Request) -> bool:
+    """Whether the header Accept names Arrow, and not with q=0."""
+    for part in request.headers.get("accept", "").lower().split(","):
+        kind, _, parameters = part.partition(";")
+        if kind.strip() == ARROW:
+            return not {"q=0", "q=0.0"} & set(parameters.replace(" ", "").split(";"))
+    return False
+
+
+def table_response(
+    request: Request, table: pa.Table, name: str, about: dict[str, object] | None = None
+) -> Response:
+    """A table as an Arrow stream where the request accepts that; else as JSON: {name: [row, …]}.
+
+    The fields `about` come first, in place of the columns of these names. The rows of `lists` are in the
+    lists of their users: [{"user": id, "items": [row, …]}, …]; rows of one user are adjacent.
+    """
+    if wants_arrow(request):
+        return arrow_response(table)
+    about = about or {}
+    rows: list[Json] = plain_value(table.drop_columns(list(about)).to_pylist())
+    if name == "lists":
+        groups = groupby(rows, key=methodcaller("pop", "user"))
+        rows = [{"user": user, "items": list(group)} for user, group in groups]
+    return Response(escaped({**about, name: rows}), media_type=JSON)
+
+
+def plain_value(value: object) -> Any:
+    """A value as JSON can say it: other types, such as UUIDs, as text."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list | tuple):
+        return [plain_value(one) for one in value]
+    if isinstance(value, dict):
+        return {name: plain_value(one) for name, one in value.items()}
+    return value if value is None or isinstance(value, str | int | bool) else str(value)
+
+
+def arrow_response(table: pa.Table) -> Response:
+    """A table as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return Response(bytes(sink.getvalue()), media_type=ARROW)
 
 
 async def in_thread(function: Callable[Given, Found], *given: Given.args, **options: Given.kwargs) -> Found:

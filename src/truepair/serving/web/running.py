@@ -7,18 +7,27 @@ import gc
 import logging
 import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, cast
 
 import uvicorn
-from starlette.types import ASGIApp
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 
-from truepair.errors import InputError
-from truepair.serving.limits import Limits
-from truepair.serving.web.monitoring import RequestLog
+from truepair.errors import InputError, TruepairError
+from truepair.serving.web.app import Service
+from truepair.serving.web.document import document_router
+from truepair.serving.web.gorse.routes import Gorse
+from truepair.serving.web.guard import Guard, RequestLog
 from truepair.serving.web.protocol import BoundedProtocol
+from truepair.serving.web.routing import refused
 from truepair.serving.web.tokens import Tokens, check_binding
+from truepair.storage.versions import package_version
 
+_TELEMETRY = ("tracing", "metrics", "logs", "operation_spans", "auto_configure")  # nothing is sent anywhere
 _IDLE = 30  # seconds that a connection may stay open without a request
 
 
@@ -38,25 +47,48 @@ def bound_socket(host: str, port: int, tokens: Tokens) -> socket.socket:
     return listening
 
 
-def run(
-    app: ASGIApp, listening: socket.socket, limits: Limits, log: RequestLog, ready: Callable[[str], object]
-) -> None:
+def application(service: Service) -> Guard:
+    """The ASGI application of a service."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        service.close()
+
+    app = FastAPI(
+        title="truepair", version=package_version("truepair") or "", lifespan=lifespan,
+        docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False,
+        telemetry=cast(Any, dict.fromkeys(_TELEMETRY, False)),
+    )  # fmt: skip
+    app.state.log = service.log
+    routers = [*service.routers, Gorse(service).router()]
+    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
+    # an id may hold anything, even a slash, so an address that ends with one comes after all others
+    routes.sort(key=lambda route: route.path.endswith("{id:path}"))
+    app.router.routes.extend(routes)
+    app.router.routes.extend(document_router(app, service.gate, service.served.model.seen).routes)
+    for error in (HTTPException, RequestValidationError, TruepairError, RecursionError, Exception):
+        app.add_exception_handler(error, refused)
+    return Guard(app, service.limits, service.metrics, service.log, service.tokens, service.rates)
+
+
+def run(service: Service, listening: socket.socket, ready: Callable[[str], object]) -> None:
     """Serve until SIGINT or SIGTERM; then accept nothing new, and finish what is running.
 
     `ready` is called with the address as soon as requests are accepted.
     """
     gc.collect()
     gc.freeze()  # looking through everything that was loaded would stop all answers for tenths of a second
-    server = _Server(configuration(app, limits, log), lambda: ready(_address(listening)))
+    server = _Server(configuration(service), lambda: ready(_address(listening)))
     asyncio.run(server.serve(sockets=[listening]))
 
 
-def configuration(app: ASGIApp, limits: Limits, log: RequestLog) -> uvicorn.Config:
+def configuration(service: Service) -> uvicorn.Config:
     """How uvicorn serves the application."""
     errors = logging.getLogger("uvicorn.error")
-    errors.handlers, errors.propagate = [_ToLog(log)], False
+    errors.handlers, errors.propagate = [_ToLog(service.log)], False
     return uvicorn.Config(
-        app,
+        application(service),
         http=BoundedProtocol,
         loop="asyncio",  # uvloop is no faster here, and let some of 500 connections wait for seconds
         log_config=None,
@@ -66,7 +98,7 @@ def configuration(app: ASGIApp, limits: Limits, log: RequestLog) -> uvicorn.Conf
         proxy_headers=False,
         ws="none",
         timeout_keep_alive=_IDLE,
-        timeout_graceful_shutdown=int(limits.seconds) + 1,
+        timeout_graceful_shutdown=int(service.limits.seconds) + 1,
     )
 
 

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import pyarrow as pa
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
 from truepair.errors import InputError, NoItemLeftError, StorageError, check_whole
-from truepair.serving.events.event import Event, Kinds
-from truepair.serving.events.reading import Feedback, StoreReader
+from truepair.serving.events.event import Event
+from truepair.serving.events.reading import Feedback
 from truepair.serving.events.records import ItemRecord, UserRecord
-from truepair.serving.events.writing import StoreWriter
-from truepair.serving.limits import Limits
-from truepair.serving.lists.micro_batching import MicroBatcher
-from truepair.serving.lists.served_model import ListRequest, PlainList, ServedModel
+from truepair.serving.lists.served_model import ListRequest, ServedModel
 from truepair.serving.refusals import RefusalError
+from truepair.serving.web.app import Service
 from truepair.serving.web.gorse import fields
 from truepair.serving.web.gorse.fields import FeedbackBody, ItemBody, N, Offset, Score, UserBody
-from truepair.serving.web.monitoring import Metrics
-from truepair.serving.web.routing import CheckedRouter, Gate, in_thread, json_response
-from truepair.serving.web.tokens import Tokens, credentials
+from truepair.serving.web.routing import CheckedRouter, in_thread, json_response
+from truepair.serving.web.tokens import credentials
 from truepair.storage.types import Json
 
 Scored = Sequence[tuple[str, float]]
@@ -45,20 +42,6 @@ def _write_back(
 WriteBack = Annotated[tuple[str, int], Depends(_write_back)]
 
 
-class Host(Protocol):
-    """What of the service is used here."""
-
-    served: ServedModel
-    store: StoreWriter
-    reader: StoreReader
-    tokens: Tokens
-    limits: Limits
-    kinds: Kinds
-    metrics: Metrics
-    lists_together: MicroBatcher[ListRequest, PlainList]
-    gate: Gate
-
-
 class Gorse:
     """Answers as Gorse does.
 
@@ -67,7 +50,7 @@ class Gorse:
     program that does both sends an admin token.
     """
 
-    def __init__(self, service: Host) -> None:
+    def __init__(self, service: Service) -> None:
         self.service = service
 
     def router(self) -> APIRouter:
