@@ -15,7 +15,7 @@ from truepair.errors import DownloadError, InputError
 from truepair.evaluation import Comparison, evaluate
 from truepair.recommender.estimator import Recommender
 from truepair.reporting.demo import print_data, print_result, run_demo
-from truepair.reporting.demo_page import DEFAULT, ModelComparison, conclusion, demo_page
+from truepair.reporting.demo_page import DEFAULT, TEST, TRUTH, ModelComparison, conclusion, demo_page
 from truepair.reporting.page import metric_name
 
 pytest.importorskip("matplotlib")
@@ -83,7 +83,7 @@ def test_the_scores_are_of_the_validation_part(simulated):
 
 
 def test_each_model_is_compared_with_the_default(simulated):
-    for judgement in (simulated.test, simulated.truth):
+    for judgement in simulated.comparisons.values():
         assert [found.a for found in judgement.comparisons] == ["Popularity", "EASE", "BPR", "DPL"]
         for found in judgement.comparisons:
             assert (found.b, found.metric) == (DEFAULT, "ndcg@20")
@@ -103,10 +103,10 @@ def test_validation_comes_out_of_train_and_test_is_apart(simulated):
 
 def test_a_simulated_world_is_judged_by_the_truth_too(simulated):
     world = simulated.data.world
-    assert simulated.truth.evaluations["BPR"].n_users == (world.hidden.user_counts > 0).sum()
+    assert simulated.comparisons[TRUTH].evaluations["BPR"].n_users == (world.hidden.user_counts > 0).sum()
     assert simulated.models["DPL"].job.loss.tau == pytest.approx(world.tau)
     found = evaluate(simulated.models["EASE"], world.hidden, exclude=world.observed)
-    assert simulated.truth.evaluations["EASE"].mean("ndcg@20") == found.mean("ndcg@20")
+    assert simulated.comparisons[TRUTH].evaluations["EASE"].mean("ndcg@20") == found.mean("ndcg@20")
 
 
 def test_the_same_seed_gives_the_same_and_another_seed_another_and_quiet_is_quiet(
@@ -116,9 +116,9 @@ def test_the_same_seed_gives_the_same_and_another_seed_another_and_quiet_is_quie
         run_demo(dataset="simulated", out=tmp_path / "x.html", epochs=2, quiet=True, seed=seed)
         for seed in (0, 1)
     )
-    assert again.test.comparisons == simulated.test.comparisons
+    assert again.comparisons[TEST].comparisons == simulated.comparisons[TEST].comparisons
     assert again.example.lists == simulated.example.lists
-    assert other.test.comparisons != simulated.test.comparisons
+    assert other.comparisons[TEST].comparisons != simulated.comparisons[TEST].comparisons
     assert capsys.readouterr() == ("", "")
 
 
@@ -190,7 +190,7 @@ def test_the_real_report_names_terms_and_citation(real_data, tmp_path):
     assert_self_contained(html)
     assert "GroupLens" in html
     assert "Harper" in html
-    assert result.truth is None
+    assert list(result.comparisons) == [TEST]
 
 
 def test_without_titles_there_are_ids(simulated, monkeypatch):
@@ -241,7 +241,7 @@ def test_the_terminal_shows_the_comparison_and_the_lists(simulated, capsys, monk
     print_data(simulated.data, quiet=False)
     print_result(simulated, quiet=False)
     printed = capsys.readouterr().out
-    for judgement in (simulated.test, simulated.truth):
+    for judgement in simulated.comparisons.values():
         for evaluation in judgement.evaluations.values():
             assert f"{evaluation.mean('ndcg@20'):.4f} [" in printed
     assert "On all true preferences" in printed
@@ -266,8 +266,8 @@ def test_the_conclusion_follows_the_corrected_p_values(simulated, differences, s
         Comparison("ndcg@20", 0.4 + gap, 0.4, gap, gap - 0.01, gap + 0.01, 0.0, p, name, DEFAULT)
         for name, (gap, p) in differences.items()
     )
-    judgement = ModelComparison(simulated.test.evaluations, comparisons)
-    mean = simulated.test.evaluations[DEFAULT].mean("ndcg@20")
+    judgement = ModelComparison(simulated.comparisons[TEST].evaluations, comparisons)
+    mean = simulated.comparisons[TEST].evaluations[DEFAULT].mean("ndcg@20")
     assert conclusion(judgement, "x") == f"On x, {DEFAULT} has an NDCG@20 of {mean:.4f}. {said}"
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -26,13 +27,15 @@ from truepair.data.simulation import simulate_world
 from truepair.data.split import Split, counted
 from truepair.data.split_recipes import split_random
 from truepair.errors import DownloadError, InputError, check_choice
-from truepair.evaluation import Evaluation, compare_all, evaluate
+from truepair.evaluation import compare_all, evaluate
 from truepair.ranking.selection import top_k
 from truepair.recommender.estimator import Recommender
 from truepair.reporting.demo_page import (
     DEFAULT,
     HISTORY_SHOWN,
     METRIC,
+    TEST,
+    TRUTH,
     DemoData,
     DemoResult,
     ExampleUser,
@@ -176,42 +179,36 @@ def _fitted(name: str, model: Recommender, data: DemoData, quiet: bool) -> tuple
 def _evaluate(data: DemoData, fits: Mapping[str, tuple[FitResult, float]], out: Path) -> DemoResult:
     models = {name: result for name, (result, _) in fits.items()}
     seconds = {name: took for name, (_, took) in fits.items()}
-    test = _judgement({name: evaluate(model, data.split) for name, model in models.items()})
-    truth = None
+    found = {TEST: {name: evaluate(model, data.split) for name, model in models.items()}}
     if data.world is not None:
         hidden, observed = data.world.hidden, data.world.observed
-        truth = _judgement({name: evaluate(m, hidden, exclude=observed) for name, m in models.items()})
-    return DemoResult(out, data, models, seconds, test, _example(data, models), truth)
-
-
-def _judgement(evaluations: Mapping[str, Evaluation]) -> ModelComparison:
-    return ModelComparison(evaluations, tuple(compare_all(evaluations, METRIC, baseline=DEFAULT)))
+        found[TRUTH] = {name: evaluate(m, hidden, exclude=observed) for name, m in models.items()}
+    comparisons = {
+        on: ModelComparison(each, compare_all(each, METRIC, baseline=DEFAULT)) for on, each in found.items()
+    }
+    return DemoResult(out, data, models, seconds, comparisons, _example(data, models))
 
 
 def _example(data: DemoData, models: Mapping[str, FitResult]) -> ExampleUser:
     """The user with the median number of train items among those with a test item."""
     train, test = data.split.train, data.split.test
     code = _median_user(train.user_counts, test.user_counts)
-    history = _history(data.known, code)
+    id = train.user_ids.outside([code])[0].as_py()
+    held_out = test.items_of(code).tolist()
     best = {
-        name: top_k(*models[name].matrices(), LIST_LENGTH, rows=[code], exclude=data.known).items[0]
+        name: top_k(*models[name].matrices(), LIST_LENGTH, rows=[code], exclude=data.known).items[0].tolist()
         for name in LISTED
     }
-    held_out = set(test.items_of(code).tolist())
     return ExampleUser(
-        id=_name(train.user_ids.outside([code])[0].as_py()),
-        history=tuple(data.titles[item] for item in history),
+        id=id if isinstance(id, str) else f"user {id}",
+        history=tuple(data.titles[item] for item in _history(data.known, code)),
         n_held_out=len(held_out),
         lists={name: tuple(data.titles[item] for item in items) for name, items in best.items()},
         hits={
-            name: frozenset(at for at, item in enumerate(items.tolist()) if item in held_out)
+            name: frozenset(at for at, item in enumerate(items) if item in held_out)
             for name, items in best.items()
         },
     )
-
-
-def _name(user: object) -> str:
-    return user if isinstance(user, str) else f"user {user}"
 
 
 def _median_user(n_train: Codes, n_test: Codes) -> int:
@@ -252,37 +249,24 @@ def _terminal_table(judgement: ModelComparison, on: str) -> RichTable:
     p_values = {found.a: p_value(found) for found in judgement.comparisons}
     head = ["model", f"{metric_name(METRIC)} [95% interval]", *map(metric_name, TERMINAL_METRICS)]
     table = RichTable(*head, f"p vs {DEFAULT}", title=f"On {on}")
-    for name, evaluation in judgement.evaluations.items():
-        means = [f"{evaluation.mean(metric):.4f}" for metric in TERMINAL_METRICS]
-        table.add_row(name, _with_interval(evaluation, METRIC), *means, p_values.get(name, ""))
+    for name, found in judgement.evaluations.items():
+        low, high = found.interval(METRIC)
+        means = [f"{found.mean(metric):.4f}" for metric in TERMINAL_METRICS]
+        table.add_row(name, f"{found.mean(METRIC):.4f} [{low:.4f}, {high:.4f}]", *means, p_values.get(name))
     return table
 
 
 def _print_lists(console: Console, user: ExampleUser) -> None:
-    console.print(f"\n{_known_items(user)} {'; '.join(user.history[:HISTORY_SHOWN])}", markup=False)
-    table = RichTable("", *user.lists, title=_hit_counts(user))
-    for at in range(max(map(len, user.lists.values()))):
-        table.add_row(str(at + 1), *(_list_cell(user, name, at) for name in user.lists))
-    console.print(table, markup=False)
-
-
-def _list_cell(user: ExampleUser, name: str, at: int) -> str:
-    entries = user.lists[name]
-    if at >= len(entries):
-        return ""
-    return f"{escape(entries[at])}{' ✓' if at in user.hits[name] else ''}"
-
-
-def _known_items(user: ExampleUser) -> str:
-    shown = min(HISTORY_SHOWN, len(user.history))
-    return f"{user.id.capitalize()} has {counted(len(user.history), 'known item')}, {shown} of them:"
-
-
-def _hit_counts(user: ExampleUser) -> str:
+    shown = user.history[:HISTORY_SHOWN]
+    known = f"{user.id.capitalize()} has {counted(len(user.history), 'known item')}, {len(shown)} of them:"
+    console.print(f"\n{known} {'; '.join(shown)}", markup=False)
     hits = ", ".join(f"{name} {len(found)}" for name, found in user.hits.items())
-    return f"Hits (✓) among {counted(user.n_held_out, 'held-out item')}: {hits}"
-
-
-def _with_interval(evaluation: Evaluation, metric: str) -> str:
-    low, high = evaluation.interval(metric)
-    return f"{evaluation.mean(metric):.4f} [{low:.4f}, {high:.4f}]"
+    title = f"Hits (✓) among {counted(user.n_held_out, 'held-out item')}: {hits}"
+    table = RichTable("", *user.lists, title=title)
+    marked = (
+        [f"{escape(entry)}{' ✓' if at in user.hits[name] else ''}" for at, entry in enumerate(entries)]
+        for name, entries in user.lists.items()
+    )
+    for rank, row in enumerate(zip_longest(*marked), 1):
+        table.add_row(str(rank), *row)
+    console.print(table, markup=False)

@@ -64,7 +64,7 @@ class ModelComparison:
     """An evaluation of each model by name, and a comparison of each other model with the default one."""
 
     evaluations: Mapping[str, Evaluation]
-    comparisons: tuple[Comparison, ...]
+    comparisons: Sequence[Comparison]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,21 +82,16 @@ class ExampleUser:
 class DemoResult:
     """The results of the demo, and the path of its report.
 
-    `test` is on held-out interactions; `truth` on all true preferences, which only a simulated world knows.
+    `comparisons` are on held-out interactions (`TEST`), and on all true preferences (`TRUTH`), which only a
+    simulated world knows.
     """
 
     report: Path
     data: DemoData
     models: Mapping[str, FitResult]  # each with its validation score
     seconds: Mapping[str, float]  # of fitting
-    test: ModelComparison
+    comparisons: Mapping[str, ModelComparison]
     example: ExampleUser
-    truth: ModelComparison | None = None
-
-    @property
-    def comparisons(self) -> dict[str, ModelComparison]:
-        """The comparisons of the models by what they were evaluated on."""
-        return {TEST: self.test} | ({} if self.truth is None else {TRUTH: self.truth})
 
 
 # --- sentences -----------------------------------------------------------------------------------------
@@ -206,24 +201,21 @@ def _lists(result: DemoResult) -> Section:
 
 def _training(result: DemoResult) -> Section:
     fits = {name: model for name, model in result.models.items() if model.history}
-    colours = {name: place for place, name in enumerate(result.models)}  # as in the bars
-    losses = {name: _loss_curve(fit, colours[name]) for name, fit in fits.items()}
-    scores = {name: _score_curve(fit, colours[name]) for name, fit in fits.items()}
-    panels = [
-        Panel("Training loss", losses, "epoch"),
-        Panel(f"Validation {metric_name(METRIC)}", scores, "epoch"),
-    ]
+    losses, scores = {}, {}
+    for colour, name in enumerate(result.models):  # as in the bars
+        if (fit := fits.get(name)) is not None:
+            epochs = [record.epoch for record in fit.history]
+            losses[name] = Series(epochs, [record.loss for record in fit.history], colour=colour)
+            scored = {record.epoch: record.score for record in fit.history if record.score is not None}
+            best = list(scored).index(fit.epoch)
+            scores[name] = Series(list(scored), list(scored.values()), colour=colour, best=best)
+    validation = f"validation {metric_name(METRIC)}"
+    panels = [Panel("training loss", losses, "epoch"), Panel(validation, scores, "epoch")]
     rows = [
-        [
-            name,
-            model.epoch or "–",
-            len(model.history) or "–",
-            f"{model.score:.4f}",
-            f"{result.seconds[name]:.1f}",
-        ]
-        for name, model in result.models.items()
+        [name, m.epoch or "–", len(m.history) or "–", f"{m.score:.4f}", f"{result.seconds[name]:.1f}"]
+        for name, m in result.models.items()
     ]
-    head = ["", "epoch chosen", "epochs trained", f"validation {metric_name(METRIC)}", "seconds"]
+    head = ["", "epoch chosen", "epochs trained", validation, "seconds"]
     caption = (
         "A dot marks the epoch with the best validation score. The values of different losses cannot be "
         "compared. Validation scores are lower than test scores: fewer items of each user are held out."
@@ -232,16 +224,6 @@ def _training(result: DemoResult) -> Section:
     alt = "; ".join(f"{name}: best epoch {fit.epoch} of {len(fit.history)}" for name, fit in fits.items())
     figure = Figure(draw_curves(panels), alt, caption)
     return Section("Training", [figure, Table(head, rows, compiled)])
-
-
-def _loss_curve(fit: FitResult, colour: int) -> Series:
-    return Series([r.epoch for r in fit.history], [r.loss for r in fit.history], colour=colour)
-
-
-def _score_curve(fit: FitResult, colour: int) -> Series:
-    scored = [(r.epoch, r.score) for r in fit.history if r.score is not None]
-    epochs, scores = zip(*scored, strict=True)
-    return Series(epochs, scores, colour=colour, best=epochs.index(fit.epoch))
 
 
 def _data(data: DemoData) -> Section:
