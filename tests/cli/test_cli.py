@@ -157,7 +157,7 @@ def test_choices_and_defaults_come_from_the_library():
     assert "The length of the vectors. [default: 128; 64 with a sampler that draws]" in shown
     assert f"[default: {Recommender.n_unlabelled}]" in shown
     assert "`none`: never. [default: none; 10 with a sampler that draws]" in shown
-    assert "and scores the trials. [default: 0.0; 0.1 with a sampler that draws]" in shown
+    assert "`tune` scores trials by it. [default: 0.0; 0.1 with a sampler that draws]" in shown
 
 
 def test_version():
@@ -952,7 +952,8 @@ def test_doctor(tmp_path, monkeypatch):
     monkeypatch.setenv("TRUEPAIR_DATA", str(tmp_path / "nowhere"))
     found = as_json("doctor")
     assert found["versions"]["torch"] == importlib.metadata.version("torch")
-    assert "engine 'full' on" in found["machine"]["will train with"]
+    engine = Recommender(auto=False, epochs=1, dim=2).fit({"user": [1, 2], "item": [1, 2]}).result_.engine
+    assert f"engine {engine!r} on" in found["machine"]["will train with"]
     assert found["data"]["data in TRUEPAIR_DATA"].endswith("nowhere (not there)")
     assert found["data"]["datasets not here"] == list(DATASETS)
     shown = good("doctor").stdout

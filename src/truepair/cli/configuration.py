@@ -28,33 +28,32 @@ class Training:
     sampler: str | None = _defaulted("The sampler: {truepair.sampling.SAMPLERS}.")
     dim: int | None = _defaulted("The length of the vectors.")
     tau: str | None = _defaulted(
-        "The prior, for losses that use it: a number, `density`, `auto` or `per-user`."
+        "The prior, for losses that use it: a number, `density`, `auto`, `per-user`."
     )
     epochs: int | None = _defaulted("The maximum number of epochs.")
     patience: str | None = _defaulted(
-        "Stop after this many epochs without a better validation score; `none`: never."
+        "Stop after so many epochs without a better validation score; `none`: never."
     )
     batch_size: int | None = option(
-        "Pairs of a step; with the sampler `full`, users. By default it depends on the data."
+        "Pairs of a step; with sampler `full`, users. By default it depends on the data."
     )
     learning_rate: float | None = _defaulted("The learning rate.")
     weight_decay: float | None = _defaulted("The L2 penalty on all vectors.")
     n_unlabelled: int | None = _defaulted("Unlabelled items drawn for each pair, by samplers that draw.")
     validation: float | None = _defaulted(
-        "The share of the pairs held out to choose the epoch; 0 for none. For `tune` it is 0.1 by default, "
-        "and scores the trials."
+        "The share of the pairs held out to choose the epoch; 0: none. `tune` scores trials by it."
     )
     hold_out: str | None = _defaulted(
-        "Which pairs to hold out: {truepair.spec.HOLD_OUTS}. `last`: the latest of each user; `auto` is "
-        "`last` where there are times and the test part is not random."
+        "Which pairs to hold out: {truepair.spec.HOLD_OUTS}. `last`: the latest of each user; `auto`: `last` "
+        "where there are times and the test part is not random."
     )
     metric: str | None = _defaulted("The metric for validation and test.")
     seed: int | None = _defaulted("The seed of all random numbers.")
     engine: str | None = _defaulted("The training engine: auto, {truepair.training.ENGINES}.")
     device: str | None = _defaulted("The device: auto, cpu, cuda.")
     auto: bool | None = _defaulted(
-        "Choose temperature, popularity, dimension, epochs and the blend with EASE by short runs on "
-        "held-out pairs, unless they are given; only for the loss infonce with the sampler full.",
+        "Choose what is not given of temperature, popularity, dimension, epochs and the blend with EASE by "
+        "short runs on held-out pairs; only for loss infonce with sampler full.",
         "--auto/--no-auto",
     )
     config: Path | None = option(
@@ -63,9 +62,7 @@ class Training:
         "loss, encoder or sampler, its stop_after is ignored."
     )
     set: list[str] | None = option(
-        "Any parameter of Recommender, or a field such as loss.tau or encoder.l2. Repeatable.",
-        "--set",
-        metavar="KEY=VALUE",
+        "Any parameter, or a field such as loss.tau or encoder.l2. Repeatable.", "--set", metavar="KEY=VALUE"
     )
 
     def recommender(self, **more: object) -> Recommender:

@@ -6,7 +6,6 @@ import json as json_text
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import typer
 
@@ -42,11 +41,6 @@ def to_be_continued(ctx: typer.Context, what: str) -> typer.Exit:
     again = shlex.join(["truepair", *ctx.meta["truepair.args"]])
     typer.echo(f"interrupted; {what}. To continue:\n  {again}", err=True)
     return typer.Exit(EXIT_CODE)
-
-
-def text_of(path: Path | None) -> str | None:
-    """A path as JSON has it."""
-    return None if path is None else str(path)
 
 
 def aligned(rows: Sequence[Mapping[str, object]]) -> str:

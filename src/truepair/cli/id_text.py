@@ -43,28 +43,17 @@ def _some(texts: list[str], source: str, what: str) -> list[str]:
 
 def as_ids(texts: list[str], ids: IdMap, what: str) -> pa.Array:
     """The texts as an Arrow array of the type of `ids`."""
-    kind = ids.ids.type
-    try:
-        return _of_type(texts, kind)
-    except ValueError:
-        bad = next(text for text in texts if not _fits(text, kind))
-        raise InputError(
-            f"unknown {what}: {bad!r}; the model's {what} ids are of type {kind}, such as "
-            f"{ids.ids[0].as_py()}."
-        ) from None
-
-
-def _of_type(texts: list[str], kind: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
-    if kind == pa.uuid():
-        return pa.array([uuid.UUID(text).bytes for text in texts], kind)
-    return pa.array(texts, pa.large_string()).cast(kind)
-
-
-def _fits(text: str, kind: pa.DataType) -> bool:
+    kind = ids.ids.type
     try:
-        _of_type([text], kind)
+        if kind == pa.uuid():
+            return pa.array([uuid.UUID(text).bytes for text in texts], kind)
+        return pa.array(texts, pa.large_string()).cast(kind)
     except ValueError:
-        return False
-    return True
+        for text in texts if len(texts) > 1 else ():
+            as_ids([text], ids, what)  # the first that does not fit raises
+        raise InputError(
+            f"unknown {what}: {texts[0]!r}; the model's {what} ids are of type {kind}, such as "
+            f"{ids.ids[0].as_py()}."
+        ) from None

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from truepair.data.datasets.dataset import Dataset
     from truepair.data.interactions import Interactions
     from truepair.data.split import Split
+    from truepair.recommender.estimator import Recommender
     from truepair.storage.types import Json
-
-_COLUMN = "The {} column: a name, or a position from 0; `-` for none. By default it is found by name."
 
 
 def _column(role: str) -> Any:
-    return option(_COLUMN.format(role), metavar="COLUMN")
+    how = "a name, or a position from 0; `-` for none. By default it is found by name."
+    return option(f"The {role} column: {how}", metavar="COLUMN")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Reading:
         "The rows are in order of time; there is no time column.", "--chronological"
     )
     query: str | None = option(
-        "The rows of a database, such as 'select user_id, item_id from clicks'.", metavar="SQL"
+        "The rows of a database: 'select user_id, item_id from clicks'.", metavar="SQL"
     )
     format: str | None = option(
         "The format, if not that of the file name: {truepair.data.sources.formats.FORMATS}."
@@ -49,17 +49,13 @@ class Reading:
     duplicates: str | None = option(
         "Which row of a repeated pair to keep: {truepair.data.rows.pairs.DUPLICATES}."
     )
-    missing: str | None = option(
-        "What to do with rows that miss a value: {truepair.data.rows.options.MISSING}."
-    )
+    missing: str | None = option("Rows that miss a value: {truepair.data.rows.options.MISSING}.")
     items: str | None = option(
-        "The catalogue: a text file with one item id a line. Items that nobody has are then kept.",
-        metavar="FILE",
+        "The catalogue, one item id a line; keeps items that nobody has.", metavar="FILE"
     )
     kind: str | None = option("The column with the kinds of --feedback.", metavar="COLUMN")
     feedback: str | None = option(
-        "Weights of kinds of rows, such as view=1,cart=3,buy=10. 0 removes rows, -1 is a dislike.",
-        metavar="KIND=N,…",
+        "Weights of kinds of rows: view=1,cart=3,buy=10. 0 removes rows, -1 is a dislike.", metavar="KIND=N,…"
     )
     half_life: str | None = option(
         "Halve weights for every such time before --now: 90d, 12h, 2w.", metavar="TIME"
@@ -70,7 +66,7 @@ class Reading:
     max_disliked_rating: float | None = option("Pairs with this rating or a lower one are dislikes.")
     min_rating: float | None = option("Drop pairs with a lower rating.")
     core: str | None = option(
-        "The minimum number of items of a user (N) and of users of an item (M).", metavar="N|N,M"
+        "The least number of items of a user (N), of users of an item (M).", metavar="N|N,M"
     )
     data_dir: DataDir = None
 
@@ -91,18 +87,27 @@ class Reading:
         return found if self.core is None else found.k_core(*_cores(self.core))
 
     def split(
-        self, source: str, test: str | None, valid: float, seed: int, hold_out: str, progress: bool
+        self, source: str, test: str | None, model: Recommender, progress: bool, valid: float | None = None
     ) -> Split:
-        """A random split with the share `test`, or "given", the split that comes with the dataset.
+        """The parts that `fit` makes: a test part if `test` says which, validation pairs, and the rest.
 
-        With None, the given split if there is one and no pairs are filtered, else a random fifth. The share
-        `valid` of its train part is held out; with "auto", like the test part.
+        `test` is a share, drawn at random, or "given", the test part that comes with the source. `valid` is
+        the share of the validation part, by default the model's; a prepared folder may have its own.
         """
-        from truepair.recommender.holdout import with_validation
+        from truepair.recommender.holdout import split_for_fitting, with_validation
 
-        found = self._whole_split(source, test, seed, progress)
-        of_prepared_folder = found.valid is not None
-        return found if of_prepared_folder else with_validation(found, valid, seed, hold_out)
+        share = model.spec.validation if valid is None else valid
+        if test is None:
+            found = self.interactions(source, progress)
+            return split_for_fitting(found, None, share, model.seed, model.hold_out)
+        split = self._with_test(source, test, model.seed, progress)
+        return split if split.valid is not None else with_validation(split, share, model.seed, model.hold_out)
+
+    def test_of(self, source: str) -> str | None:
+        """ "given" where the source comes with a test part that no option changes."""
+        dataset, filters = find_source(source), (self.min_rating, self.core, self.max_disliked_rating)
+        whole = dataset is not None and dataset.has_split and filters == (None, None, None)
+        return "given" if whole or self.prepared_split(source) is not None else None
 
     def prepared_split(self, source: str) -> Split | None:
         """The split of a prepared folder; None if it has none, and for every other source."""
@@ -118,22 +123,19 @@ class Reading:
             )
         return found
 
-    def _whole_split(self, source: str, test: str | None, seed: int, progress: bool) -> Split:
+    def _with_test(self, source: str, test: str, seed: int, progress: bool) -> Split:
         from truepair.data.split_recipes import split_given, split_random
 
         if (prepared := self.prepared_split(source)) is not None:
-            if test not in (None, "given"):
+            if test != "given":
                 raise InputError(f"test = {test!r}: {source} has a test part; use --test given.")
             return prepared
-        dataset, filters = find_source(source), (self.min_rating, self.core, self.max_disliked_rating)
-        if test is None:
-            whole = dataset is not None and dataset.has_split and filters == (None, None, None)
-            test = "given" if whole else "0.2"
         if test != "given":
             share = number_or_text(test)
             if not isinstance(share, float):
                 raise InputError(f"test = {test!r} is neither a share such as 0.2 nor 'given'.")
             return split_random(self.interactions(source, progress), share, seed=seed)
+        dataset = find_source(source)
         if dataset is None:
             raise InputError(
                 f"test = 'given' needs a dataset that comes with a split, and "
@@ -164,11 +166,7 @@ class Reading:
     def for_files(self) -> Json:
         """The options of `read_interactions` that are given."""
         given = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "data_dir"}
-        return {
-            name: _PARSERS[name](value) if name in _PARSERS else value
-            for name, value in given.items()
-            if value is not None
-        }
+        return {n: _PARSERS[n](v) if n in _PARSERS else v for n, v in given.items() if v is not None}
 
     def _refuse_for(self, dataset: Dataset) -> None:
         for each in fields(self)[:-4]:

@@ -20,22 +20,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-# Placeholder colours, which are replaced by the names in the page's style sheet.
-INK, _LINE = "#010203", "#040506"
-COLOURS = ("#0a0b01", "#0a0b02", "#0a0b03", "#0a0b04", "#0a0b05")
-_NAMED = {INK: "currentColor", _LINE: "var(--line)"} | {
-    colour: f"var(--series-{number})" for number, colour in enumerate(COLOURS, 1)
+# Placeholder colour -> its name in the page's style sheet, and its colour in files without one
+_THEME = {
+    "#010203": ("currentColor", "#1c2126"),
+    "#040506": ("var(--line)", "#d5dae0"),
+    "#0a0b01": ("var(--series-1)", "#c2571a"),
+    "#0a0b02": ("var(--series-2)", "#0f6e8c"),
+    "#0a0b03": ("var(--series-3)", "#5b7f2b"),
+    "#0a0b04": ("var(--series-4)", "#7a4fa3"),
+    "#0a0b05": ("var(--series-5)", "#7d6b52"),
 }
-# The colours of the light page, for SVG files without a style sheet.
-_ON_WHITE = {
-    "currentColor": "#1c2126",
-    "var(--line)": "#d5dae0",
-    "var(--series-1)": "#c2571a",
-    "var(--series-2)": "#0f6e8c",
-    "var(--series-3)": "#5b7f2b",
-    "var(--series-4)": "#7a4fa3",
-    "var(--series-5)": "#7d6b52",
-}
+INK, _LINE, *COLOURS = _THEME
 MARKERS = ("o", "s", "^", "D", "v")
 STYLE: Any = {
     "svg.hashsalt": "truepair",  # equal figures have equal bytes
@@ -126,7 +121,7 @@ def draw_points(panels: Sequence[Panel]) -> str:
 
 def standalone(svg: str) -> str:
     """The SVG as a separate file: fixed colours on white, readable on light and dark pages."""
-    for named, colour in _ON_WHITE.items():
+    for named, colour in _THEME.values():
         svg = svg.replace(named, colour)
     head, rest = svg.split(">", 1)
     white = '<rect width="100%" height="100%" fill="#ffffff"/>'
@@ -222,6 +217,6 @@ def _svg(drawing: Drawing) -> str:
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     drawing.savefig(sink, format="svg", transparent=True, metadata=nothing)
     svg = re.sub(r"<metadata>.*?</metadata>", "", sink.getvalue(), flags=re.DOTALL)
-    for colour, named in _NAMED.items():
-        svg = svg.replace(colour, named)
+    for placeholder, (named, _) in _THEME.items():
+        svg = svg.replace(placeholder, named)
     return svg[svg.index("<svg") :]

@@ -9,7 +9,7 @@ from typing import Literal, cast
 import typer
 
 from truepair.cli.configuration import Training
-from truepair.cli.console import Console, text_of, to_be_continued
+from truepair.cli.console import Console, to_be_continued
 from truepair.cli.options import LossName, SourceText, option, unpacked
 from truepair.cli.sources import Reading, described, number_or_text
 from truepair.cli.table_files import check_output
@@ -21,22 +21,21 @@ class BacktestOptions:
     """Options of `backtest` alone."""
 
     every: str | None = option(
-        "The length of a period: 7d, 12h, 2w, or a number in the unit of the time column. [default: 7d]",
+        "The length of a period: 7d, 12h, or a number in the unit of the times. [default: 7d]",
         metavar="DURATION",
     )
     train: str | None = option(
         "The window that a model learns from, such as 90d. [default: everything before]", metavar="DURATION"
     )
     periods: int | None = option(
-        "The last so many periods. Without --every: cut the time into so many periods with equally many "
-        "pairs."
+        "The last so many periods. Without --every: so many periods with equally many pairs."
     )
     strategies: str = option(
         "Separated by commas: {truepair.reporting.backtesting.STRATEGIES}.",
         default="retrain,update,nothing,popularity",
     )
     settings: str = option(
-        "Automatic settings: chosen for the `first` period and kept, or for `each`.", default="first"
+        "Automatic settings are chosen for the `first` period, or for `each`.", default="first"
     )
     loss: LossName = None
     checkpoint: Path | None = option(
@@ -96,5 +95,5 @@ def backtest(
         if args.checkpoint is None and kept is not None:
             kept.unlink(missing_ok=True)
     written = [f"report in {args.out}"] if args.out is not None else []
-    files = {"report": text_of(args.out), "checkpoint": text_of(args.checkpoint)}
+    files = {"report": args.out, "checkpoint": args.checkpoint}
     console.give("\n".join([found.table(), *written]), {"source": shown, **files, **found.to_dict()})

@@ -61,8 +61,8 @@ def compare(
     models = _models(training, [name.strip() for name in args.losses.split(",")], console)
     trained = [model for model in models.values() if model.spec.closed_form is None]
     first = (trained or list(models.values()))[0]  # closed forms hold nothing out
-    held_out = (first.spec.validation, first.seed, first.hold_out)
-    split = reading.split(source, args.test, *held_out, progress=not console.quiet)
+    test = args.test or reading.test_of(source) or "0.2"
+    split = reading.split(source, test, first, progress=not console.quiet)
     console.say(described(split))
     runs = {name: _run(name, model, split, args.seeds, console) for name, model in models.items()}
     merged = {name: mean_over_seeds([found for _, found in those]) for name, those in runs.items()}

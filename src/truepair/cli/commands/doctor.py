@@ -68,21 +68,8 @@ def _machine() -> Json:
         "cpu threads": f"{torch.get_num_threads()} of {os.cpu_count()}",
         "cuda devices": devices or None,
         "engines": list(ENGINES),
-        "will train with": f"engine {_engine()!r} on {Settings().torch_device()}",
+        "will train with": f"engine 'full' on {Settings().torch_device()}",  # of the plain call
     }
-
-
-def _engine() -> str:
-    """The engine that a Recommender without arguments trains with."""
-    import numpy as np
-
-    from truepair.data.ids import IdMap
-    from truepair.data.interactions import Interactions
-    from truepair.recommender.estimator import Recommender
-    from truepair.training import choose_engine
-
-    one_pair = Interactions(np.array([0]), np.array([0]), IdMap.range(1), IdMap.range(2))
-    return choose_engine(Recommender().job(one_pair), Recommender.engine)
 
 
 def _data(data_dir: Path | None) -> Json:

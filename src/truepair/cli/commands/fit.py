@@ -34,19 +34,18 @@ class FitOptions:
     output: Path = option("The file to save the model to.", "--output", "-o", default=MISSING)
     loss: LossName = None
     test: str | None = option(
-        "Hold out this share, or the test part of the dataset, and evaluate the model on it.",
-        metavar="SHARE|given",
+        "Hold out this share, or the test part of the dataset, to evaluate the model.", metavar="SHARE|given"
     )
     item_features: str | None = option(
-        "A file or URL#table with one row an item, for --encoder hybrid.", metavar="TABLE"
+        "A file or URL#table, a row an item: --encoder hybrid.", metavar="TABLE"
     )
     user_features: str | None = option(
-        "A file or URL#table with one row a user, for --encoder hybrid.", metavar="TABLE"
+        "A file or URL#table, a row a user: --encoder hybrid.", metavar="TABLE"
     )
     checkpoint: Path | None = option("The checkpoint file. [default: <output>.checkpoint]")
     budget: str | None = option(
-        "The time for automatic settings and training, such as 90s, 2min or 1h30min. Without it, both "
-        "together cost at most four times as much as 40 epochs of training, as counted in advance.",
+        "The time for automatic settings and training: 90s, 2min, 1h30min. [default: at most four times as "
+        "much as 40 epochs, as counted in advance]",
         metavar="TIME",
     )
     no_optimizer: WithoutOptimizer = False
@@ -72,13 +71,18 @@ def fit(
     model = training.recommender(loss=args.loss)
     ranks.prepare(model, args.budget)
     kept = _checkpoint(model, args.output, args.checkpoint)
-    data = _read(model, source, args.test, reading, progress=not console.quiet)
+    progress = not console.quiet
+    data: Interactions | Split
+    if args.test is None:
+        data = reading.prepared_split(source) or reading.interactions(source, progress)
+    else:
+        data = reading.split(source, args.test, model, progress)
     console.say(described(data))
     if kept is not None and kept.exists():
         console.say(f"continuing from {kept}")
     try:
         tables = {"item_features": args.item_features, "user_features": args.user_features}
-        model.fit(data, budget=args.budget, checkpoint=kept, progress=not console.quiet, **tables)
+        model.fit(data, budget=args.budget, checkpoint=kept, progress=progress, **tables)
         if not ranks.is_first:
             return
         tested = _tested(model, cast("Split", data)) if args.test is not None else {}
@@ -111,14 +115,6 @@ def _checkpoint(model: Recommender, output: Path, given: Path | None) -> Path | 
     if kept == output:
         raise InputError(f"--checkpoint and --output are both {output}; use two different files.")
     return kept
-
-
-def _read(
-    model: Recommender, source: str, test: str | None, reading: Reading, progress: bool
-) -> Interactions | Split:
-    if test is None:
-        return reading.prepared_split(source) or reading.interactions(source, progress)
-    return reading.split(source, test, model.spec.validation, model.seed, model.hold_out, progress)
 
 
 def _tested(model: Recommender, split: Split) -> Json:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from truepair.cli.console import Console, aligned, text_of
+from truepair.cli.console import Console, aligned
 from truepair.cli.options import SourceText, option, unpacked
 from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output, format_of, write_table
@@ -55,8 +55,8 @@ def prior(source: SourceText, args: PriorOptions, reading: Reading, console: Con
         draw_prior(found, args.plot)
     if args.per_user is not None:
         _write(pairs, found, args.per_user)
-    written = [f"written: {path}" for path in (args.plot, args.per_user) if path is not None]
-    files = {"plot": text_of(args.plot), "per_user": text_of(args.per_user)}
+    files = {"plot": args.plot, "per_user": args.per_user}
+    written = [f"written: {path}" for path in files.values() if path is not None]
     console.give("\n".join([_text(found), *written]), _facts(found) | files)
 
 

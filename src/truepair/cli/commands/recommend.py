@@ -40,42 +40,35 @@ class RecommendOptions:
         "-o",
         metavar="FILE|URL",
     )
-    table: str | None = option(
-        "The table of the database, for an --output that is a URL. Its lists are replaced.", metavar="NAME"
-    )
+    table: str | None = option("The table of a database --output. Its lists are replaced.", metavar="NAME")
     format: str | None = option(
         "The format, if not that of the file name: {truepair.cli.table_files.WRITERS}."
     )
     only_items: str | None = option("Recommend these items only.", metavar="A,B,…|FILE")
     exclude_items: str | None = option("Recommend none of these items.", metavar="A,B,…|FILE")
     exclude_pairs: str | None = option(
-        "A file or URL#table of users and items, a pair a row: never this item for this user.", metavar="FILE"
+        "A file or URL#table of users and items: never this item for this user.", metavar="FILE"
     )
     items: str | None = option(
-        "A file or URL#table with one row an item, for --where and --quota.", metavar="TABLE"
+        "A file or URL#table, a row an item, for --where and --quota.", metavar="TABLE"
     )
     where: str | None = option(
-        "Recommend only such items: a condition on the table, such as 'price < 10 and stock > 0'.",
-        metavar="CONDITION",
+        "Recommend only such items: a condition such as 'price < 10 and stock > 0'.", metavar="CONDITION"
     )
     quota: list[str] | None = option(
-        "At most N items of each value of a column; may be given several times.", metavar="COLUMN=N"
+        "At most N items of each value of a column. Repeatable.", metavar="COLUMN=N"
     )
     diversify: float = option(
         "From 0 up to 1: prefer items unlike those before them in the list.", default=0.0
     )
-    explain: bool = option(
-        "Add which items of the user speak for each recommendation.", "--explain", default=False
-    )
-    include_seen: bool = option(
-        "Also recommend items that the user already has.", "--include-seen", default=False
-    )
+    explain: bool = option("Add which items of the user speak for each item.", "--explain", default=False)
+    include_seen: bool = option("Recommend what the user has, too.", "--include-seen", default=False)
     unknown: str = option(
-        "For ids that the model does not know: `error`, `drop` them, or `popular` items for users.",
+        "Ids that the model does not know: `error`, `drop` them, or `popular` items for users.",
         default="error",
     )
     cold: str = option(
-        "For users without a trained pair: `popular` items, `separate` leaves them out, `error`.",
+        "Users without a trained pair: `popular` items, `separate` leaves them out, `error`.",
         default="popular",
     )
 

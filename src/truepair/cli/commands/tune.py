@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from truepair.cli.configuration import Training, read_toml
-from truepair.cli.console import Console, aligned, text_of, to_be_continued
+from truepair.cli.console import Console, aligned, to_be_continued
 from truepair.cli.options import LossName, SourceText, option, unpacked
-from truepair.cli.sources import Reading, described, find_source
+from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import without_password
 from truepair.storage.atomic import atomic_write
 
 if TYPE_CHECKING:
-    from truepair.data.split import Split
-    from truepair.recommender.estimator import Recommender
     from truepair.recommender.tuning import Tuning
     from truepair.search.domains import Space
     from truepair.storage.types import Json
@@ -30,21 +28,15 @@ class TuneOptions:
     """Options of `tune` alone."""
 
     loss: LossName = None
-    trials: int = option(
-        "The number of trials in all: the default, pruned and failed ones included.", default=30
-    )
+    trials: int = option("The number of trials in all: the default, pruned and failed ones too.", default=30)
     storage: Path = option(
         "The journal of the trials; several processes may share it.", default=Path("truepair-tune.journal")
     )
     study: str | None = option("The name of the study in the journal. [default: loss-encoder-sampler]")
     space: Path | None = option("A TOML file of what to search. By default it depends on the loss.")
     together: int = option("Train this many trials at once; on a GPU this is faster.", default=1)
-    extensions: int = option(
-        "Extend the space at most this often, if the best lies at an edge of it.", default=2
-    )
-    prune: bool = option(
-        "Stop trials early that are worse than the median.", "--prune/--no-prune", default=True
-    )
+    extensions: int = option("Extend the space at most this often, if the best is at its edge.", default=2)
+    prune: bool = option("Stop trials that are worse than the median.", "--prune/--no-prune", default=True)
     test: str | None = option(
         "Leave out this share, or the test part of the dataset, as `fit --test` does; it is not used by the "
         "search. The test part of a dataset is always left out.",
@@ -80,7 +72,9 @@ def tune(
     plan = plan_search(
         training.flat(loss=args.loss), None if args.space is None else read_space_file(args.space)
     )
-    split = _read(plan.model, plan.validation, source, args.test, reading, console)
+    test = args.test or reading.test_of(source)
+    split = reading.split(source, test, plan.model, not console.quiet, plan.validation)
+    console.say(described(split))
     name, metric, config = args.study or plan.name, plan.model.metric, args.save_config
     try:
         found = plan.run(
@@ -102,7 +96,7 @@ def tune(
         _write_config(found, config)
     lines = [aligned(rows_of(found, best_trials(found), metric)), in_words(found, metric)]
     lines += [f"{what} in {path}" for what, path in (("report", args.out), ("parameters", config)) if path]
-    files = {"report": text_of(args.out), "config": text_of(config)}
+    files = {"report": args.out, "config": config}
     console.give("\n".join(lines), {"metric": metric, "study": name, **files, **facts(found)})
 
 
@@ -120,24 +114,6 @@ def _entries(tables: Json, inside: str = "") -> Json:
         is_table = isinstance(value, dict) and not {"low", "values"} & set(value)
         found |= _entries(value, whole) if is_table else {whole: value}
     return found
-
-
-def _read(
-    model: Recommender, share: float, source: str, test: str | None, reading: Reading, console: Console
-) -> Split:
-    """The train and validation parts, as `fit` makes them with this validation share."""
-    from truepair.recommender.holdout import split_for_fitting
-
-    dataset, filtered = find_source(source), reading.min_rating is not None or reading.core is not None
-    if test is None and dataset is not None and dataset.has_split and not filtered:
-        test = "given"
-    if test is None:
-        data = reading.interactions(source, progress=not console.quiet)
-        split = split_for_fitting(data, None, share, model.seed, model.hold_out)
-    else:
-        split = reading.split(source, test, share, model.seed, model.hold_out, progress=not console.quiet)
-    console.say(described(split))
-    return split
 
 
 def _check_files(args: TuneOptions) -> None:

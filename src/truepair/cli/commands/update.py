@@ -25,18 +25,14 @@ if TYPE_CHECKING:
 class UpdateOptions:
     """Options of `update` alone."""
 
-    output: Path = option(
-        "The file to save the model to; it may be MODEL itself.", "--output", "-o", default=MISSING
-    )
+    output: Path = option("The file to save to; it may be MODEL itself.", "--output", "-o", default=MISSING)
     epochs: int | None = option(
         "Epochs of training; 0 only gives vectors to new users and items. [default: 5]"
     )
-    forget: str | None = option(
-        "Items to remove first: a list, or a file with one id a line.", metavar="A,B,…|FILE"
-    )
+    forget: str | None = option("Items to remove first, or a file with one id a line.", metavar="A,B,…|FILE")
     forget_users: str | None = option("Users to remove first, in the same way.", metavar="A,B,…|FILE")
     unknown: str = option(
-        "For ids to forget that the model does not know: `error`, or `drop` them.", default="error"
+        "Ids to forget that the model does not know: `error`, or `drop` them.", default="error"
     )
     no_optimizer: WithoutOptimizer = False
 
@@ -94,12 +90,8 @@ def _forget(fitted: Recommender, items: str | None, users: str | None, unknown: 
 
 def _line(record: Json) -> str:
     """A record of an update: its counts."""
-    shown = [
-        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value:.4f}"
-        for name, value in record.items()
-        if isinstance(value, int | float)
-    ]
-    return ", ".join(shown)
+    numbers = {name: value for name, value in record.items() if isinstance(value, int | float)}
+    return ", ".join(f"{n} {v:,}" if isinstance(v, int) else f"{n} {v:.4f}" for n, v in numbers.items())
 
 
 @unpacked
