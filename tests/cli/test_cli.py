@@ -154,10 +154,10 @@ def test_choices_and_defaults_come_from_the_library():
     for registry in (LOSSES, ALL_ENCODERS, SAMPLERS):
         assert ", ".join(registry) in shown
     assert f"[default: {Recommender.loss}]" in shown
-    assert "The length of the vectors. [default: 128; 64 with a sampler that draws]" in shown
+    assert "The length of the vectors. [default: 128; 64 with other samplers]" in shown
     assert f"[default: {Recommender.n_unlabelled}]" in shown
-    assert "`none`: never. [default: none; 10 with a sampler that draws]" in shown
-    assert "`tune` scores trials by it. [default: 0.0; 0.1 with a sampler that draws]" in shown
+    assert "`none`: never. [default: none; 10 with other samplers]" in shown
+    assert "`tune` scores trials by it. [default: 0.0; 0.1 with other samplers]" in shown
 
 
 def test_version():
@@ -334,20 +334,23 @@ FIT_FAILURES = {
     "tau of nothing": (["fit", "clicks.csv", "-o", "m", "--tau", "none"], "tau = None cannot be set"),
     "dim of 0": (["fit", "clicks.csv", "-o", "m", "--dim", "0"], "dim = 0 is out of range"),
     "no config": (["fit", "clicks.csv", "-o", "m", "--config", "run.toml"], "cannot read the settings"),
-    "bad config": (["fit", "clicks.csv", "-o", "m", "--config", "clicks.csv"], "clicks.csv is not TOML"),
+    "bad config": (
+        ["fit", "clicks.csv", "-o", "m", "--config", "clicks.csv"],
+        "cannot read the settings clicks.csv as TOML: ",
+    ),
     "bad test": (["fit", "clicks.csv", "-o", "m", "--test", "half"], "neither a share such as 0.2"),
     "test of all": (["fit", "clicks.csv", "-o", "m", "--test", "1"], "test = 1.0 is out of range"),
     "no given split": (
         ["fit", "clicks.csv", "-o", "m", "--test", "given"],
-        "needs a dataset that comes with a split",
+        "needs a dataset or a prepared folder that comes with a test part",
     ),
     "bad core": (["fit", "clicks.csv", "-o", "m", "--core", "two"], "not a list of whole numbers"),
     "column of a dataset": (
         ["fit", "ml-100k", "-o", "m", "--user", "0"],
-        "--user works with files and databases only",
+        "--user 0 has no effect on 'ml-100k', which is the name of a dataset",
     ),
     "no folder": (["fit", "clicks.csv", "-o", "no/m"], "there is no folder no; make it first"),
-    "a folder": (["fit", "clicks.csv", "-o", "."], ". is a folder; name a file"),
+    "a folder": (["fit", "clicks.csv", "-o", "."], "cannot write .: it is a folder"),
     "a named pipe": (["fit", "clicks.csv", "-o", "pipe"], "cannot write pipe: it is not a regular file"),
     "no permission": (["fit", "clicks.csv", "-o", "/proc/m"], "cannot write /proc/m"),
     "one file for both": (["fit", "clicks.csv", "-o", "m", "--checkpoint", "m"], "use two different files"),
@@ -493,7 +496,7 @@ def test_evaluate_judged_candidates(model, tmp_path):
     assert "either held-out pairs" in failed("evaluate", model)
     assert "either held-out pairs" in failed(*args, tmp_path / "stars.csv")
     assert "no such column" in failed(*args[:-2])
-    assert "--core has no effect" in failed(*args, "--core", "2")
+    assert "--core 2 has no effect on judged pairs" in failed(*args, "--core", "2")
 
 
 def test_contradictory_judgements_are_an_error(model, tmp_path):
@@ -748,7 +751,7 @@ def test_the_given_split_of_a_dataset_with_ratings(yahoo, tmp_path):
     assert note in good(*args).stderr
     assert "from 4 to 5 counts" in good(*args, "--min-rating", "4").stderr
     said = failed(*args, "--core", "2", "-q")
-    assert "--core 2 would change its parts; leave out --core, or use a share, --test 0.2" in said
+    assert "--core 2 has no effect on the published split; leave it out, or use a share, --test 0.2" in said
 
 
 def test_ratings_that_count_as_likes_are_said(tmp_path):
@@ -822,7 +825,7 @@ def test_a_catalogue_of_items(clicks, tmp_path):
     )
     assert "use one of them" in failed(*args, "-q", "--items", listed, "--core", "2")
     assert "cannot read the items in no.txt" in failed(*args, "-q", "--items", "no.txt")
-    assert "--items works with files and databases only" in failed(
+    assert "has no effect on 'ml-100k', which is the name of a dataset" in failed(
         "fit", "ml-100k", "-o", "m", "--items", listed
     )
 
@@ -906,7 +909,7 @@ def test_compare_takes_models_without_training(clicks, tmp_path):
 def test_compare_fails_clearly(clicks):
     assert "two or more different" in failed("compare", clicks, "--losses", "bpr,bpr")
     assert "Did you mean 'dpl'?" in failed("compare", clicks, "--losses", "bpr,dpll")
-    assert "seeds = 0 is out of range" in failed("compare", clicks, "--seeds", "0")
+    assert "Invalid value for '--seeds'" in failed("compare", clicks, "--seeds", "0", code=2)
     assert "with --losses" in failed("compare", clicks, "--set", "loss=bpr")
 
 

@@ -56,7 +56,7 @@ def test_a_published_split_is_validated_as_it_is_tested(lines, monkeypatch):
     assert trained_on(*published) == hold_out(given.train, "last", 0.2).train.hash
     drawn = split_given(given.train, given.test, holdout=0.2, seed=0)
     assert trained_on(*published, "--hold-out", "random") == drawn.train.hash
-    assert "--chronological works with files and databases only" in failed(
+    assert "--chronological has no effect on 'gowalla'" in failed(
         "fit", "gowalla", "-o", "m", "--chronological"
     )
 

@@ -87,10 +87,10 @@ def test_what_is_refused(shop, tmp_path):
     model = tmp_path / "model"
     good("fit", f"{shop}#clicks", "-o", model, *EASE)
     assert "name the table of the lists: --table lists" in failed("recommend", model, "-o", shop)
-    assert "--table x needs a database" in failed(
+    assert "--table x has no effect on files" in failed(
         "recommend", model, "-o", tmp_path / "x.csv", "--table", "x"
     )
-    assert "--table x needs a database" in failed("recommend", model, "--table", "x")
+    assert "--table x has no effect on files" in failed("recommend", model, "--table", "x")
     csv = ("--table", "x", "--format", "csv")
     assert "--format csv has no effect on a database" in failed("recommend", model, "-o", shop, *csv)
     assert "table clicks without 'score', 'rank'" in failed(
@@ -99,10 +99,10 @@ def test_what_is_refused(shop, tmp_path):
     assert "cannot be used as a path here" in failed("fit", f"{shop}#clicks", "-o", shop)
     assert "is a database; pass query" in failed("fit", shop, "-o", model)
     assert "query needs a database" in failed("fit", tmp_path / "model", "--query", "select 1", "-o", model)
-    assert "--query works with files and databases only" in failed(
+    assert "has no effect on 'ml-100k', which is the name of a dataset" in failed(
         "fit", "ml-100k", "--query", ALL, "-o", model
     )
-    assert "is a database; use a share" in failed("fit", f"{shop}#clicks", "--test", "given", "-o", model)
+    assert "does not; use a share" in failed("fit", f"{shop}#clicks", "--test", "given", "-o", model)
     assert "unexpected extra argument" in failed("fit", "clicks.csv", shop, "-o", model)
     assert "--no-such" in failed("fit", shop, f"--no-such={shop}", "-o", model)
     assert "No such command" in failed(shop)

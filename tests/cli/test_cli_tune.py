@@ -7,7 +7,7 @@ import pytest
 from test_cli import as_json, failed, good
 
 from truepair.cli.commands.tune import as_toml, read_space_file
-from truepair.cli.configuration import Training, read_settings
+from truepair.cli.configuration import Training
 from truepair.losses import DPL
 from truepair.models.encoders import MF
 from truepair.recommender.estimator import Recommender
@@ -141,7 +141,7 @@ def test_a_model_without_training(clicks):
         (["--set", "plus=eas"], "blend = 'eas' is not known"),
         (["--space", "plus.toml"], "blend_weight has no effect here: trials score"),
         (["--storage", "no/t"], "there is no folder no"),
-        (["--out", "."], ". is a folder"),
+        (["--out", "."], "cannot write .: it is a folder"),
         (["--trials", "0"], "trials = 0 is out of range"),
         (["--together", "0"], "together = 0 is out of range"),
         (["--extensions", "-1"], "extensions = -1 is out of range"),
@@ -180,7 +180,7 @@ def test_tables_and_dotted_names_in_a_config(tmp_path):
         'patience = "none"\nsampler = "uniform"\n[loss]\nkind = "dpl"\ntau = 0.1\n'
         '[encoder]\nscoring = "cosine"\n'
     )
-    assert read_settings(config)["patience"] is None
+    assert Training(config=config).flat()["patience"] is None
     model = Training(config=config, dim=8).recommender()
     assert (model.loss, model.encoder) == (DPL(tau=0.1), MF(dim=8, scoring="cosine"))
     config.write_text('loss = "dpl"\nsampler = "uniform"\n"loss.tau" = 0.1\n"encoder.dim" = 32\n')

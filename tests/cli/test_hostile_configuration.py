@@ -33,20 +33,20 @@ def test_a_configuration(name, tmp_path):
     text, message = HOSTILE[name]
     path = tmp_path / "a.toml"
     path.write_text(f"dim = {text}\n")
-    with pytest.raises(InputError, match=rf"a\.toml is not TOML: .*{message}"):
+    with pytest.raises(InputError, match=rf"settings .*a\.toml as TOML: .*{message}"):
         Training(config=path).recommender()
 
 
 def test_a_table_nested_by_its_name(tmp_path):
     path = tmp_path / "a.toml"
     path.write_text("[" + "a." * 3000 + "b]\nx = 1\n")
-    with pytest.raises(InputError, match=r"a\.toml is not TOML: .*more than 32 deep"):
+    with pytest.raises(InputError, match=r"a\.toml as TOML: .*more than 32 deep"):
         read_toml(path)
 
 
 def test_a_configuration_that_is_no_text_or_no_file(tmp_path):
     (tmp_path / "a.toml").write_bytes(b'loss = "\xff"')
-    with pytest.raises(InputError, match=r"a\.toml is not TOML: .*can't decode byte 0xff"):
+    with pytest.raises(InputError, match=r"a\.toml as TOML: .*can't decode byte 0xff"):
         read_toml(tmp_path / "a.toml")
     with pytest.raises(InputError, match=r"cannot read the settings .*null"):
         read_toml(tmp_path / "a\0b")

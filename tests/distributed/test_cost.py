@@ -230,14 +230,12 @@ def test_the_command_says_that_it_does_not_fit():
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ([], "--users, --items, --pairs are missing; give a prepared folder, or"),
-        (["--users", 5, "--items", 5], "--pairs is missing"),
+        ([], "there is no --users, --items, --pairs; give a prepared folder, or"),
+        (["--users", 5, "--items", 5], "there is no --pairs;"),
         (["nowhere"], "there is no prepared folder at nowhere"),
-        (["nowhere", "--users", 3], "--users has no effect with SOURCE nowhere"),
+        (["nowhere", "--users", 3], "--users 3 has no effect with SOURCE nowhere"),
         ([*BY_HAND, "--gpu", "h20"], "gpu = 'h20' is not known; choose one of 'h200'"),
-        ([*BY_HAND, "--gpus", 0], "gpus = 0 is out of range"),
         ([*BY_HAND, "--link", "quick"], "link = 'quick' is no speed"),
-        ([*BY_HAND, "--batch", 0], "batch = 0 is out of range"),
         ([*BY_HAND, "--optimizer-state", "disk"], "optimizer_state = 'disk' is not known"),
         (["--users", 2, "--items", 9, "--pairs", 19], "pairs = 19 are more than 2 users x 9 items"),
         (["--users", 2, "--items", 9, "--pairs", 9], "gpus = 8 is out of range: users and items are divided"),
@@ -247,3 +245,10 @@ def test_errors_state_the_remedy(args, message):
     found = run(*args)
     assert found.exit_code == 1, found.output
     assert message in found.stderr
+
+
+@pytest.mark.parametrize("option", ["--gpus", "--batch", "--dim"])
+def test_numbers_out_of_range_are_usage_errors(option):
+    found = run(*BY_HAND, option, 0)
+    assert found.exit_code == 2
+    assert f"Invalid value for '{option}'" in found.stderr

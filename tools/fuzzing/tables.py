@@ -195,7 +195,7 @@ def _id_files(folder: Path) -> list[bytes]:
 def _use_id_file(data: bytes, folder: Path) -> None:
     """A file of items or users to forget, or of pairs that nobody must get."""
     from truepair.cli.commands.recommend import _excluded
-    from truepair.cli.id_text import as_ids, lines_of
+    from truepair.cli.id_text import read_ids
 
     path, model = folder / "ids.txt", _models()[0]
     path.write_bytes(data[1:])
@@ -203,9 +203,9 @@ def _use_id_file(data: bytes, folder: Path) -> None:
         ids = model.seen_.item_ids
         kept = Recommender(**model.get_params())
         kept.model_, kept.output_ = model.model_, model.output_
-        kept.forget(items=as_ids(lines_of(path, "item"), ids, "item"), unknown="drop")
+        kept.forget(items=read_ids(ids, "item", None, path), unknown="drop")
         kept.recommend(k=2)
-        as_ids(lines_of(path, "user"), model.seen_.user_ids, "user")
+        read_ids(model.seen_.user_ids, "user", None, path)
     else:
         model.recommend(k=2, exclude_items=_excluded(model, None, str(path)), unknown="drop")
 

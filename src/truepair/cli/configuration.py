@@ -32,20 +32,22 @@ class Training:
     )
     epochs: int | None = _defaulted("The maximum number of epochs.")
     patience: str | None = _defaulted(
-        "Stop after so many epochs without a better validation score; `none`: never."
+        "Stop after this many epochs without a better validation score; `none`: never."
     )
     batch_size: int | None = option(
-        "Pairs of a step; with sampler `full`, users. By default it depends on the data."
+        "Interactions of a step; with sampler `full`, users. By default it depends on the data."
     )
     learning_rate: float | None = _defaulted("The learning rate.")
     weight_decay: float | None = _defaulted("The L2 penalty on all vectors.")
-    n_unlabelled: int | None = _defaulted("Unlabelled items drawn for each pair, by samplers that draw.")
+    n_unlabelled: int | None = _defaulted(
+        "Unlabelled items sampled for each interaction, unless all are used."
+    )
     validation: float | None = _defaulted(
-        "The share of the pairs held out to choose the epoch; 0: none. `tune` scores trials by it."
+        "The share of the interactions held out to choose the epoch; 0: none. `tune` scores trials by it."
     )
     hold_out: str | None = _defaulted(
-        "Which pairs to hold out: {truepair.spec.HOLD_OUTS}. `last`: the latest of each user; `auto`: `last` "
-        "where there are times and the test part is not random."
+        "Which interactions to hold out: {truepair.spec.HOLD_OUTS}. `last`: the latest of each user; `auto`: "
+        "`last` where there are times and the test part is not random."
     )
     metric: str | None = _defaulted("The metric for validation and test.")
     seed: int | None = _defaulted("The seed of all random numbers.")
@@ -53,7 +55,7 @@ class Training:
     device: str | None = _defaulted("The device: auto, cpu, cuda.")
     auto: bool | None = _defaulted(
         "Choose what is not given of temperature, popularity, dimension, epochs and the blend with EASE by "
-        "short runs on held-out pairs; only for loss infonce with sampler full.",
+        "short runs on held-out interactions; only for loss infonce with sampler full.",
         "--auto/--no-auto",
     )
     config: Path | None = option(
@@ -71,12 +73,14 @@ class Training:
 
     def flat(self, **more: object) -> Json:
         """The given parameters, flat; `more` are further options. --set overrides options and the file."""
-        from truepair.spec.parameters import overlay
+        from truepair.spec.parameters import flatten, may_be_none, overlay
 
+        in_file = flatten(read_toml(self.config)).items()
+        settings = {n: None if v == "none" and may_be_none(n) else v for n, v in in_file}
         options = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("config", "set")}
         given = {name: value for name, value in {**options, **more}.items() if value is not None}
         given |= {name: _value(given[name]) for name in ("tau", "patience") if name in given}
-        settings = overlay(read_settings(self.config), given)
+        settings = overlay(settings, given)
         settings = overlay(settings, dict(map(assignment, self.set or [])))
         return {name: _plain(name, value) for name, value in settings.items()}
 
@@ -90,29 +94,15 @@ def checked_recommender(flat: Json) -> Recommender:
     return model
 
 
-def read_settings(path: Path | None) -> Json:
-    """The parameters in a TOML file, flat; "none" means None where None is a value."""
-    from truepair.spec.parameters import flatten, may_be_none
-
-    found = flatten(read_toml(path))
-    return {n: None if v == "none" and may_be_none(n) else v for n, v in found.items()}
-
-
 def read_toml(path: Path | None) -> Json:
     """The contents of a TOML file; empty without a file."""
     if path is None:
         return {}
     try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not TOML: {error}.") from error
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot read the settings {path}: {reason}.") from error
-    try:
-        return _parsed(text)
-    except ValueError as error:
-        raise InputError(f"{path} is not TOML: {str(error).removesuffix('.')}.") from error
+        return _parsed(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:  # ValueError: no text, no TOML, or a NUL in the name
+        reason = str(getattr(error, "strerror", None) or error).removesuffix(".")
+        raise InputError(f"cannot read the settings {path} as TOML: {reason}.") from error
 
 
 def _parsed(text: str) -> Json:

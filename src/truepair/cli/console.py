@@ -11,6 +11,7 @@ import typer
 
 from truepair.cli.interruption import EXIT_CODE
 from truepair.cli.options import option
+from truepair.cli.table_files import as_text
 from truepair.reporting.page import text_table
 
 
@@ -28,7 +29,9 @@ class Console:
 
     def give(self, text: str, data: object) -> None:
         """Print the result to stdout: the text, or with --json the data."""
-        typer.echo(json_text.dumps(data, ensure_ascii=False, indent=2, default=str) if self.json else text)
+        typer.echo(
+            json_text.dumps(data, ensure_ascii=False, indent=2, default=as_text) if self.json else text
+        )
 
     def done(self, text: str, data: object) -> None:
         """`give`, for a command whose result is a file: --quiet suppresses the text."""
@@ -57,5 +60,5 @@ def aligned(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def _column(name: str, values: list[object]) -> tuple[list[str], bool]:
-    cells = [name, *(f"{value:.4f}" if isinstance(value, float) else str(value) for value in values)]
+    cells = [name, *(f"{value:.4f}" if isinstance(value, float) else as_text(value) for value in values)]
     return cells, all(isinstance(value, int | float) for value in values)

@@ -16,29 +16,28 @@ if TYPE_CHECKING:
     from truepair.data.ids import IdMap
 
 
-def separated(text: str, what: str) -> list[str]:
-    """The ids in a comma list."""
-    return _some([part.strip() for part in text.split(",")], repr(text), what)
-
-
-def separated_or_listed(text: str, what: str) -> list[str]:
-    """The ids in a file of that name, one a line, or in a comma list."""
-    return lines_of(Path(text), what) if os.path.isfile(text) else separated(text, what)
-
-
-def lines_of(path: Path, what: str) -> list[str]:
-    """The ids in a file, one a line; `-` is stdin."""
+def read_ids(ids: IdMap, what: str, listed: str | None, file: Path | None = None) -> pa.Array | None:
+    """The ids in a comma list, or those in a file, one a line (`-`: stdin), as `as_ids` gives them."""
+    if listed is None and file is None:
+        return None
     try:
-        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8-sig")
+        if file is None:
+            texts = str(listed).split(",")
+        else:
+            text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8-sig")
+            texts = text.splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read {what} ids from {path}: {error}.") from error
-    return _some([line.strip() for line in text.splitlines()], str(path), what)
-
-
-def _some(texts: list[str], source: str, what: str) -> list[str]:
-    if found := [text for text in texts if text]:
-        return found
+        raise InputError(f"cannot read {what} ids from {file}: {error}.") from error
+    if found := [text.strip() for text in texts if text.strip()]:
+        return as_ids(found, ids, what)
+    source = file or repr(listed)
     raise InputError(f"{source} names no {what}; give ids separated by commas, or a file with one a line.")
+
+
+def read_ids_or_file(ids: IdMap, what: str, text: str | None) -> pa.Array | None:
+    """The ids in a file of that name, or in a comma list."""
+    is_file = text is not None and os.path.isfile(text)
+    return read_ids(ids, what, text, Path(str(text)) if is_file else None)
 
 
 def as_ids(texts: list[str], ids: IdMap, what: str) -> pa.Array:

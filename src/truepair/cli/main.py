@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from truepair.cli.commands.backtest import backtest
-from truepair.cli.commands.compare import compare
+from truepair.cli.commands.compare import compare, demo
 from truepair.cli.commands.data import fetch, info, list_datasets
-from truepair.cli.commands.demo import demo
 from truepair.cli.commands.doctor import doctor
 from truepair.cli.commands.evaluate import evaluate
 from truepair.cli.commands.fit import fit
 from truepair.cli.commands.plan import plan
 from truepair.cli.commands.prepare import prepare
 from truepair.cli.commands.prior import prior
-from truepair.cli.commands.recommend import recommend
+from truepair.cli.commands.recommend import recommend, similar
 from truepair.cli.commands.serve import serve
 from truepair.cli.commands.service import export, import_files, rollback
-from truepair.cli.commands.similar import similar
 from truepair.cli.commands.tune import tune
 from truepair.cli.commands.update import add_items, update
 from truepair.cli.interruption import EXIT_CODE, interrupt_raises
@@ -89,43 +88,18 @@ def options(
     """Learn recommenders from clicks, plays and purchases: unseen items are not treated as dislikes."""
 
 
-_COMMANDS = {
-    demo: "demo --out report.html",
-    fit: "fit clicks.csv -o model.truepair --min-rating 4 --set encoder.temperature=0.2\n"
-    "  truepair fit sqlite:///shop.db --query 'select user_id, item_id from clicks' -o model.truepair",
-    prepare: "prepare clicks/ -o clicks.prepared --memory 4GB --test 0.2\n"
-    "  truepair fit clicks.prepared -o model.truepair --test given",
-    plan: "plan clicks.prepared --gpus 8 --gpu h100\n"
-    "  truepair plan --users 10000000 --items 1000000 --pairs 1000000000 --gpus 64 --link 50GB/s",
-    evaluate: "evaluate model.truepair next_week.csv -k 5,10,20",
-    update: "update model.truepair today.csv -o model.truepair --forget expired.txt",
-    recommend: "recommend model.truepair -k 20 -o lists.parquet\n"
-    "  truepair recommend model.truepair -k 20 -o sqlite:///shop.db --table lists",
-    similar: "similar model.truepair 50 181 -k 5",
-    serve: "serve model.truepair --port 8000 --items items.csv\n"
-    "  truepair serve model.truepair --retrain 6h\n"
-    "  truepair serve --demo",
-    rollback: "rollback model.truepair",
-    export: "export model.events.sqlite -o backup",
-    import_files: "import backup postgresql://ann@localhost/shop\n"
-    "  truepair import clicks.csv items.csv shop.sqlite",
-    add_items: "add-items model.truepair new_items.csv -o model.truepair",
-    compare: "compare ml-100k --losses bpr,dcl,dpl --seeds 3 --min-rating 4",
-    backtest: "backtest clicks.csv --every 7d --train 90d -o backtest.html",
-    tune: "tune ml-100k --loss dpl --trials 30 --out tuning.html --save-config best.toml",
-    prior: "prior ml-100k --plot prior.svg --per-user tau.csv",
-    doctor: "doctor --json",
-}
-"""The commands in the order of the help, and an example of each, which begins with its name."""
-_DATASET_COMMANDS = {
-    list_datasets: "list --data-dir ~/datasets",
-    info: "info ml-100k",
-    fetch: "fetch ml-100k",
-}
-for group, start, commands in ((app, "truepair", _COMMANDS), (datasets, "truepair data", _DATASET_COMMANDS)):
-    for command, example in commands.items():
-        epilog = f"\b\nExample:\n  {start} {example}"
-        group.command(example.split()[0], cls=Command, epilog=epilog)(command)
+_COMMANDS = (
+    demo, fit, prepare, plan, evaluate, update, recommend, similar, serve, rollback, export, import_files,
+    add_items, compare, backtest, tune, prior, doctor,
+)  # fmt: skip
+"""The commands in the order of the help; the docstring of each ends with an example of it."""
+for group, commands in ((app, _COMMANDS), (datasets, (list_datasets, info, fetch))):
+    for command in commands:
+        text, _, example = inspect.cleandoc(command.__doc__ or "").partition("\nExample:\n")
+        name = command.__name__.removesuffix("_files").removesuffix("_datasets")
+        group.command(name.replace("_", "-"), cls=Command, help=text, epilog=f"\b\nExample:\n{example}")(
+            command
+        )
 app.add_typer(datasets, name="data", epilog="\b\nExample:\n  truepair data list")
 
 

@@ -15,10 +15,21 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
+from truepair.cli.table_files import check_output
+from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError, TruepairError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+
+def _check_report(path: Path | None) -> Path | None:
+    if path is not None:
+        from truepair.reporting.figures import check_plots
+
+        check_plots()
+    return check_output(path)
+
 
 DataDir = Annotated[
     Path | None,
@@ -33,6 +44,24 @@ SourceText = Annotated[
         "dataset.",
     ),
 ]
+TestPart = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SHARE|given",
+        help="Hold out a test part: this share of the interactions, or `given`, that of the source.",
+    ),
+]
+OutputModel = Annotated[
+    Path,
+    typer.Option(
+        "--output", "-o", callback=check_output, help="The file to save the model to; it may be MODEL."
+    ),
+]
+Report = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", callback=_check_report, help="The file of a report with figures."),
+]
+OutputFile = Annotated[Path | None, typer.Option(callback=check_output)]
 WithoutOptimizer = Annotated[
     bool,
     typer.Option(
@@ -44,19 +73,17 @@ WithoutOptimizer = Annotated[
 LossName = Annotated[
     str | None, typer.Option(help="The loss: {truepair.losses.LOSSES}. [default: {default}]")
 ]
+ColdUsers = Annotated[
+    str,
+    typer.Option(help="Users without a trained pair: `popular` items, `separate` leaves them out, `error`."),
+]
 ListLength = Annotated[int, typer.Option("-k", help="The length of each list.")]
+Seed = Annotated[int, typer.Option(help="The seed of all random numbers.")]
 
 
-def option(
-    help: str,
-    *names: str,
-    default: object = None,
-    metavar: str | None = None,
-    show_default: bool = True,
-) -> Any:
-    """An option as the field of a dataclass; with `default=MISSING` it must be given."""
-    made = typer.Option(*names, help=help, metavar=metavar, show_default=show_default)
-    return field(default=default, metadata={"option": made})
+def option(help: str, *names: str, default: object = None, **more: Any) -> Any:
+    """An option as the field of a dataclass."""
+    return field(default=default, metadata={"option": typer.Option(*names, help=help, **more)})
 
 
 def unpacked(command: Callable[..., None]) -> Callable[..., None]:
@@ -132,25 +159,24 @@ def _filled(help: str, name: str) -> str:
 
 
 def _looked_up(place: str, name: str) -> str:
-    if place == "default":
-        if name in importlib.import_module("truepair.spec.defaults").FULL_CATALOGUE:
-            return _by_sampler(name)
-        return str(getattr(importlib.import_module("truepair.recommender.estimator").Recommender, name))
-    module, _, registry = place.rpartition(".")
-    return ", ".join(getattr(importlib.import_module(module), registry))
+    if place != "default":
+        module, _, registry = place.rpartition(".")
+        return ", ".join(getattr(importlib.import_module(module), registry))
+    from truepair.spec.defaults import FULL_CATALOGUE, SAMPLED
+    from truepair.spec.parameters import PARAMETERS
+
+    if name not in FULL_CATALOGUE:
+        return str(PARAMETERS[name])
+    full = "none" if FULL_CATALOGUE[name] is None else FULL_CATALOGUE[name]
+    return f"{full}; {SAMPLED[name]} with other samplers"
 
 
-def _by_sampler(name: str) -> str:
-    module = importlib.import_module("truepair.spec.defaults")
-    full, sampled = module.FULL_CATALOGUE[name], module.SAMPLED[name]
-    return f"{'none' if full is None else full}; {sampled} with a sampler that draws"
-
-
-def refuse(given: Mapping[str, object], where: str) -> None:
+def refuse(given: Mapping[str, object], where: str, remedy: str = "leave it out") -> None:
     """Raise for the first option that is given and has no effect there, such as "without --demo"."""
     for name, value in given.items():
         if value is not None:
-            raise InputError(f"{name} {value} has no effect {where}; leave it out.")
+            shown = name if isinstance(value, bool) else f"{name} {without_password(str(value)):.60}"
+            raise InputError(f"{shown} has no effect {where}; {remedy}.")
 
 
 def whole_numbers(what: str, text: str) -> tuple[int, ...]:

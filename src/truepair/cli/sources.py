@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truepair.cli.options import DataDir, option, option_name, whole_numbers
+from truepair.cli.console import Console
+from truepair.cli.options import DataDir, option, option_name, refuse, whole_numbers
 from truepair.data.sources.sql_urls import is_url, without_password
 from truepair.errors import InputError, did_you_mean
 
@@ -47,11 +48,11 @@ class Reading:
     header: bool | None = option("Whether the first line names the columns.", "--header/--no-header")
     encoding: str | None = option("The encoding of the file. [default: UTF-8]")
     duplicates: str | None = option(
-        "Which row of a repeated pair to keep: {truepair.data.rows.pairs.DUPLICATES}."
+        "Which row of a repeated interaction to keep: {truepair.data.rows.pairs.DUPLICATES}."
     )
     missing: str | None = option("Rows that miss a value: {truepair.data.rows.options.MISSING}.")
     items: str | None = option(
-        "The catalogue, one item id a line; keeps items that nobody has.", metavar="FILE"
+        "The catalogue, one item id a line; keeps items without an interaction.", metavar="FILE"
     )
     kind: str | None = option("The column with the kinds of --feedback.", metavar="COLUMN")
     feedback: str | None = option(
@@ -63,8 +64,8 @@ class Reading:
     now: str | None = option("The time of --half-life. [default: the newest time]", metavar="TIME")
     counts: str | None = option("Weights from counts: 1 + log(count), or N at most.", metavar="log|cap:N")
     dislikes: bool | None = option("Weights below 0 are dislikes.", "--dislikes")
-    max_disliked_rating: float | None = option("Pairs with this rating or a lower one are dislikes.")
-    min_rating: float | None = option("Drop pairs with a lower rating.")
+    max_disliked_rating: float | None = option("Interactions with this rating or a lower one are dislikes.")
+    min_rating: float | None = option("Drop interactions with a lower rating.")
     core: str | None = option(
         "The least number of items of a user (N), of users of an item (M).", metavar="N|N,M"
     )
@@ -86,22 +87,32 @@ class Reading:
             found = found.with_min_rating(self.min_rating)
         return found if self.core is None else found.k_core(*_cores(self.core))
 
-    def split(
-        self, source: str, test: str | None, model: Recommender, progress: bool, valid: float | None = None
-    ) -> Split:
-        """The parts that `fit` makes: a test part if `test` says which, validation pairs, and the rest.
+    def read(self, source: str, console: Console) -> Interactions:
+        """`interactions`; says what was read."""
+        found = self.interactions(source, not console.quiet)
+        console.say(described(found))
+        return found
 
-        `test` is a share, drawn at random, or "given", the test part that comes with the source. `valid` is
-        the share of the validation part, by default the model's; a prepared folder may have its own.
+    def split(
+        self, source: str, test: str | None, model: Recommender, console: Console, valid: float | None = None
+    ) -> Split:
+        """The parts that `fit` makes: a test part if `test` says which, a validation part, and the rest.
+
+        `test` is a random share, or "given", the test part that comes with the source. `valid` is the share
+        of the validation part, by default the model's; a prepared folder may have its own.
         """
         from truepair.recommender.holdout import split_for_fitting, with_validation
 
         share = model.spec.validation if valid is None else valid
         if test is None:
-            found = self.interactions(source, progress)
-            return split_for_fitting(found, None, share, model.seed, model.hold_out)
-        split = self._with_test(source, test, model.seed, progress)
-        return split if split.valid is not None else with_validation(split, share, model.seed, model.hold_out)
+            found = self.interactions(source, not console.quiet)
+            split = split_for_fitting(found, None, share, model.seed, model.hold_out)
+        else:
+            split = self._with_test(source, test, model.seed, not console.quiet)
+            if split.valid is None:
+                split = with_validation(split, share, model.seed, model.hold_out)
+        console.say(described(split))
+        return split
 
     def test_of(self, source: str) -> str | None:
         """ "given" where the source comes with a test part that no option changes."""
@@ -116,11 +127,8 @@ class Reading:
 
         if not is_prepared(source) or not isinstance(found := open_prepared(source), Split):
             return None
-        for name, value in self.for_files().items():
-            raise InputError(
-                f"{name} = {value!r:.60} has no effect on {source}, which is prepared; give it to "
-                "`truepair prepare`."
-            )
+        given = {option_name(name): value for name, value in self.for_files().items()}
+        refuse(given, f"on {source}, which is prepared", "give it to `truepair prepare`")
         return found
 
     def _with_test(self, source: str, test: str, seed: int, progress: bool) -> Split:
@@ -135,28 +143,21 @@ class Reading:
             if not isinstance(share, float):
                 raise InputError(f"test = {test!r} is neither a share such as 0.2 nor 'given'.")
             return split_random(self.interactions(source, progress), share, seed=seed)
-        dataset = find_source(source)
-        if dataset is None:
+        if (dataset := find_source(source)) is None:
             raise InputError(
-                f"test = 'given' needs a dataset that comes with a split, and "
-                f"{without_password(source)} is a {'database' if is_url(source) else 'file'}; "
-                "use a share, --test 0.2."
+                "test = 'given' needs a dataset or a prepared folder that comes with a test part, and "
+                f"{without_password(source)} does not; use a share, --test 0.2."
             )
-        for name, value in (("--core", self.core), ("--max-disliked-rating", self.max_disliked_rating)):
-            if value is not None:
-                raise InputError(
-                    f"test = 'given' is the published split of {source}, and {name} {value} would change "
-                    f"its parts; leave out {name}, or use a share, --test 0.2."
-                )
         self._refuse_for(dataset)
+        filters = {"--core": self.core, "--max-disliked-rating": self.max_disliked_rating}
+        refuse(filters, "on the published split", "leave it out, or use a share, --test 0.2")
         from truepair.data.datasets.loading import load_split
 
         given = load_split(source, self.data_dir, progress)
-        train, test_part = (self._rated(part, source) for part in (given.train, given.test))
-        return split_given(train, test_part)
+        return split_given(self._rated(given.train, source), self._rated(given.test, source))
 
     def _rated(self, part: Interactions, source: str) -> Interactions:
-        """The pairs of a published part with at least the minimum rating; users and items stay the same."""
+        """The interactions of a published part with the minimum rating; users and items stay the same."""
         if self.min_rating is None:
             return part
         if part.rating is None:
@@ -169,12 +170,9 @@ class Reading:
         return {n: _PARSERS[n](v) if n in _PARSERS else v for n, v in given.items() if v is not None}
 
     def _refuse_for(self, dataset: Dataset) -> None:
-        for each in fields(self)[:-4]:
-            if getattr(self, each.name) is not None:
-                raise InputError(
-                    f"{option_name(each.name)} works with files and databases only, and {dataset.name!r} is "
-                    f"the name of a dataset; leave it out, or give a path such as ./{dataset.name}."
-                )
+        given = {option_name(each.name): getattr(self, each.name) for each in fields(self)[:-4]}
+        where = f"on {dataset.name!r}, which is the name of a dataset"
+        refuse(given, where, f"leave it out, or give a path such as ./{dataset.name}")
 
 
 def described(data: Interactions | Split) -> str:

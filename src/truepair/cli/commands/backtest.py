@@ -1,4 +1,4 @@
-"""`truepair backtest`: retraining, updating and popularity over time, judged on the next period."""
+"""`truepair backtest`: retraining, updating and popularity over time, evaluated on the next period."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import typer
 
 from truepair.cli.configuration import Training
 from truepair.cli.console import Console, to_be_continued
-from truepair.cli.options import LossName, SourceText, option, unpacked
-from truepair.cli.sources import Reading, described, number_or_text
+from truepair.cli.options import LossName, Report, SourceText, option, unpacked
+from truepair.cli.sources import Reading, number_or_text
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import without_password
 
@@ -27,22 +27,19 @@ class BacktestOptions:
     train: str | None = option(
         "The window that a model learns from, such as 90d. [default: everything before]", metavar="DURATION"
     )
-    periods: int | None = option(
-        "The last so many periods. Without --every: so many periods with equally many pairs."
-    )
+    periods: int | None = option("The last N periods. Without --every: N periods of equal size.", metavar="N")
     strategies: str = option(
         "Separated by commas: {truepair.reporting.backtesting.STRATEGIES}.",
         default="retrain,update,nothing,popularity",
     )
-    settings: str = option(
-        "Automatic settings are chosen for the `first` period, or for `each`.", default="first"
-    )
+    settings: str = option("Choose automatic settings for the `first` period, or `each`.", default="first")
     loss: LossName = None
     checkpoint: Path | None = option(
         "A file for finished results, from which an interrupted run continues. [default: beside --out, "
-        "until the report is written]"
+        "until the report is written]",
+        callback=check_output,
     )
-    out: Path | None = option("The file of a report with figures.", "--out", "-o")
+    out: Report = None
 
 
 @unpacked
@@ -54,29 +51,25 @@ def backtest(
     reading: Reading,
     console: Console,
 ) -> None:
-    """Replay the past: train before each period, and judge on it.
+    """Replay the past: train before each period, and evaluate on it.
 
-    Retraining, updating, doing nothing after the first period, and popularity are judged side by side. The
+    Retraining, updating, doing nothing after the first period, and popularity are compared. The
     report shows quality over time, the newness of the catalogue, and the share of users and items that were
     new. With --checkpoint or --out, the same command continues after Ctrl-C.
+
+    Example:
+      truepair backtest clicks.csv --every 7d --train 90d -o backtest.html
     """
     from truepair.reporting.backtesting import backtest as run
-    from truepair.reporting.figures import check_plots
 
-    check_output(args.out)
-    check_output(args.checkpoint)
-    if args.out is not None:
-        check_plots()
     model = training.recommender(loss=args.loss)
-    pairs = reading.interactions(source, not console.quiet)
-    console.say(described(pairs))
     shown = without_password(source)
     kept = args.checkpoint
     if kept is None and args.out is not None:
         kept = args.out.with_name(f"{args.out.name}.jsonl")
     try:
         found = run(
-            pairs,
+            reading.read(source, console),
             model,
             every=number_or_text(args.every),
             train=number_or_text(args.train),

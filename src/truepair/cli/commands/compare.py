@@ -1,16 +1,19 @@
-"""`truepair compare`: losses and closed forms on one split, and which differences are significant."""
+"""`truepair compare` and `demo`: models on one split, and which differences are significant."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from truepair.cli.configuration import Training, checked_recommender
 from truepair.cli.console import Console, aligned
-from truepair.cli.options import SourceText, option, unpacked
-from truepair.cli.sources import Reading, described
+from truepair.cli.options import DataDir, Seed, SourceText, TestPart, option, unpacked
+from truepair.cli.sources import Reading
 from truepair.data.sources.sql_urls import without_password
-from truepair.errors import InputError, check_choice, check_whole
+from truepair.errors import InputError, check_choice
 
 if TYPE_CHECKING:
     from truepair.data.split import Split
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from truepair.storage.types import Json
 
 
-Runs: TypeAlias = "list[tuple[Json, Evaluation]]"  # facts of a training, and its evaluation
+_DEMO = Path("truepair-demo.html")
 
 _ON_PARAMETERS = (
     "losses share their parameters: the defaults, which were not chosen for each loss, and the given "
@@ -36,11 +39,8 @@ class CompareOptions:
         "{truepair.losses.LOSSES}; {truepair.models.closed_forms.CLOSED}.",
         default="bpr,dpl",
     )
-    seeds: int = option("Train each loss with this many seeds, and average.", default=1)
-    test: str | None = option(
-        "The share of the test part, or the test part of the dataset. [default: given, else 0.2]",
-        metavar="SHARE|given",
-    )
+    seeds: int = option("Train each loss with this many seeds, and average.", default=1, min=1)
+    test: TestPart = None
 
 
 @unpacked
@@ -50,20 +50,21 @@ def compare(
     """Compare losses, and models without training, on one split.
 
     Losses share their parameters: the defaults, which were not chosen for each loss, and the given options.
-    `truepair tune --loss NAME` finds a loss's own. Each fitted model is evaluated once on the test part. A
-    validation part, if one is held out, chooses the epoch; with the default sampler `full` none is held out,
-    and the last epoch is used.
+    `truepair tune --loss NAME` finds a loss's own. Each fitted model is evaluated once on the test part;
+    without --test it is the given one, else a share of 0.2. A validation part, if one is held out, chooses
+    the epoch; with the default sampler `full` none is held out, and the last epoch is used.
+
+    Example:
+      truepair compare ml-100k --losses bpr,dcl,dpl --seeds 3 --min-rating 4
     """
     from truepair.data.split import counted
     from truepair.evaluation import compare_all
 
-    check_whole("seeds", args.seeds, 1)
     models = _models(training, [name.strip() for name in args.losses.split(",")], console)
     trained = [model for model in models.values() if model.spec.closed_form is None]
     first = (trained or list(models.values()))[0]  # closed forms hold nothing out
     test = args.test or reading.test_of(source) or "0.2"
-    split = reading.split(source, test, first, progress=not console.quiet)
-    console.say(described(split))
+    split = reading.split(source, test, first, console)
     runs = {name: _run(name, model, split, args.seeds, console) for name, model in models.items()}
     merged = {name: mean_over_seeds([found for _, found in those]) for name, those in runs.items()}
     first_found = next(iter(merged.values()))
@@ -75,17 +76,22 @@ def compare(
     if trained and args.seeds == 1:
         notes.append("one training run per loss: --seeds 3 averages over random seeds")
     if cold := len(first_found.cold_users):
-        notes.append(
-            f"{cold:,} of the users have no trained pair: each model gives them the most popular items"
-        )
-    data = {
-        "source": without_password(source),
-        "split": split.hash,
-        "metric": first.metric,
-        "seeds": args.seeds,
-        "losses": _data(runs, merged, against, first.metric),
+        notes.append(f"{cold:,} of the users have no trained pair; they get the most popular items")
+    facts = {
+        name: {
+            "mean": found.mean(first.metric),
+            "interval": list(found.interval(first.metric)),
+            "metrics": {**found.means, **found.catalogue},
+            "groups": found.groups,
+            "runs": [{**facts, "test": one.mean(first.metric)} for facts, one in runs[name]],
+            "against_baseline": {**asdict(against[name]), "verdict": against[name].verdict}
+            if name in against
+            else None,
+        }
+        for name, found in merged.items()
     }
-    console.give("\n".join([aligned(rows), *notes]), data)
+    whole = {"split": split.hash, "metric": first.metric, "seeds": args.seeds, "losses": facts}
+    console.give("\n".join([aligned(rows), *notes]), {"source": without_password(source), **whole})
 
 
 def _models(training: Training, names: list[str], console: Console) -> dict[str, Recommender]:
@@ -105,7 +111,10 @@ def _models(training: Training, names: list[str], console: Console) -> dict[str,
             "are compared with fixed ones. Leave them out."
         )
     flats = {name: {"auto": False, **training.flat(loss=name)} for name in names if name in LOSSES}
-    flats = _priors_where_used(flats, console)
+    without_prior = [name for name in flats if not LOSSES[name].uses_prior]
+    for name in without_prior if len(without_prior) < len(flats) else ():  # if no loss has one, fit raises
+        for tau in [key for key in ("tau", "loss.tau") if key in flats[name]]:
+            console.say(f"{name} has no prior: {tau} = {flats[name].pop(tau)} is ignored for it")
     used = USED_BY_CLOSED_FORMS if flats else None  # beside losses, not what only training uses
     for name in names:
         if name in CLOSED:
@@ -114,18 +123,10 @@ def _models(training: Training, names: list[str], console: Console) -> dict[str,
     return {name: checked_recommender(flats[name]) for name in names}
 
 
-def _priors_where_used(flats: dict[str, Json], console: Console) -> dict[str, Json]:
-    """The parameters of each loss, without a prior where it has none; if no loss has one, fit raises."""
-    from truepair.losses import LOSSES
-
-    without = [name for name in flats if not LOSSES[name].uses_prior]
-    for name in without if len(without) < len(flats) else ():
-        for tau in [key for key in ("tau", "loss.tau") if key in flats[name]]:
-            console.say(f"{name} has no prior: {tau} = {flats[name].pop(tau)} is ignored for it")
-    return flats
-
-
-def _run(name: str, model: Recommender, split: Split, seeds: int, console: Console) -> Runs:
+def _run(
+    name: str, model: Recommender, split: Split, seeds: int, console: Console
+) -> list[tuple[Json, Evaluation]]:
+    """For each seed the facts of the training, and the evaluation."""
     from truepair.evaluation import parse_metric
 
     _, k = parse_metric(model.metric)
@@ -160,19 +161,24 @@ def _row(name: str, found: Evaluation, one: Comparison | None, metric: str) -> J
     }
 
 
-def _data(
-    runs: dict[str, Runs], merged: dict[str, Evaluation], against: dict[str, Comparison], metric: str
-) -> Json:
-    return {
-        name: {
-            "mean": found.mean(metric),
-            "interval": list(found.interval(metric)),
-            "metrics": {**found.means, **found.catalogue},
-            "groups": found.groups,
-            "runs": [{**facts, "test": one.mean(metric)} for facts, one in runs[name]],
-            "against_baseline": {**asdict(against[name]), "verdict": against[name].verdict}
-            if name in against
-            else None,
-        }
-        for name, found in merged.items()
-    }
+@unpacked
+def demo(
+    *,
+    data_dir: DataDir = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file of the report.")] = _DEMO,
+    seed: Seed = 0,
+    console: Console,
+) -> None:
+    """Compare the default model with others, and write a report.
+
+    The others are popularity, EASE, BPR and DPL. The data is MovieLens-100k if it is here or can be
+    downloaded, else simulated.
+
+    Example:
+      truepair demo --out report.html
+    """
+    from truepair.reporting.demo import run_demo
+
+    result = run_demo(data_dir=data_dir, out=out, seed=seed, quiet=console.quiet or console.json)
+    if console.json:
+        console.give("", {"report": str(result.report)})

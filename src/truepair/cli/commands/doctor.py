@@ -16,19 +16,7 @@ from truepair.storage.versions import package_version
 if TYPE_CHECKING:
     from truepair.storage.types import Json
 
-_PACKAGES = (
-    "truepair",
-    "numpy",
-    "scipy",
-    "torch",
-    "numba",
-    "triton",
-    "pyarrow",
-    "safetensors",
-    "typer",
-    "pooch",
-    "rich",
-)
+_PACKAGES = "truepair numpy scipy torch numba triton pyarrow safetensors typer pooch rich"
 _EXTRAS = {
     "plots": ("matplotlib",),
     "tune": ("optuna",),
@@ -41,20 +29,21 @@ _EXTRAS = {
 
 @unpacked
 def doctor(*, data_dir: DataDir = None, console: Console) -> None:
-    """Show versions, hardware, datasets, extras and the engine."""
-    found = examine(data_dir)
-    lines = [f"{name}: {_line(value)}" for part in found.values() for name, value in part.items()]
-    console.give("\n".join(lines), found)
+    """Show versions, hardware, datasets, extras and the engine.
 
-
-def examine(data_dir: Path | None) -> dict[str, Json]:
-    """Versions, hardware, data and extras, as plain values."""
-    versions = {"python": platform.python_version()} | {name: package_version(name) for name in _PACKAGES}
+    Example:
+      truepair doctor --json
+    """
+    versions = {"python": platform.python_version()} | {
+        name: package_version(name) for name in _PACKAGES.split()
+    }
     extras = {
         f"extra {name}": {package: importlib.util.find_spec(package) is not None for package in packages}
         for name, packages in _EXTRAS.items()
     }
-    return {"versions": versions, "machine": _machine(), "data": _data(data_dir), "extras": extras}
+    found = {"versions": versions, "machine": _machine(), "data": _data(data_dir), "extras": extras}
+    lines = [f"{name}: {_line(value)}" for part in found.values() for name, value in part.items()]
+    console.give("\n".join(lines), found)
 
 
 def _machine() -> Json:
@@ -68,24 +57,20 @@ def _machine() -> Json:
         "cpu threads": f"{torch.get_num_threads()} of {os.cpu_count()}",
         "cuda devices": devices or None,
         "engines": list(ENGINES),
-        "will train with": f"engine 'full' on {Settings().torch_device()}",  # of the plain call
+        "will train with": f"engine 'full' on {Settings().torch_device()}",  # by default
     }
 
 
 def _data(data_dir: Path | None) -> Json:
     from truepair.data.datasets.loading import DATASETS
 
-    places = {f"data in {source}": _place(folder) for source, folder in data_places(data_dir)}
-    here = {name: place_of(dataset, data_dir) for name, dataset in DATASETS.items()}
-    return {
-        **places,
-        "datasets here": [name for name, folder in here.items() if folder is not None] or None,
-        "datasets not here": [name for name, folder in here.items() if folder is None] or None,
+    there = {
+        f"data in {source}": str(folder) if folder.is_dir() else f"{folder} (not there)"
+        for source, folder in data_places(data_dir)
     }
-
-
-def _place(folder: Path) -> str:
-    return str(folder) if folder.is_dir() else f"{folder} (not there)"
+    here = [name for name, dataset in DATASETS.items() if place_of(dataset, data_dir) is not None]
+    not_here = [name for name in DATASETS if name not in here]
+    return {**there, "datasets here": here or None, "datasets not here": not_here or None}
 
 
 def _line(value: object) -> str:

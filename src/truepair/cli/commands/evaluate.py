@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from truepair.cli.console import Console
-from truepair.cli.options import ModelFile, option, option_name, unpacked, whole_numbers
+from truepair.cli.options import ColdUsers, ModelFile, option, refuse, unpacked, whole_numbers
 from truepair.cli.sources import Reading, find_source
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError, check_choice
 
 if TYPE_CHECKING:
     from truepair.data.interactions import Interactions
-    from truepair.evaluation import Evaluation
     from truepair.storage.types import Json
 
 
@@ -30,9 +29,7 @@ class EvaluateOptions:
     )
     k: str = option("Lengths of the lists, separated by commas.", "-k", "--k", default="5,10,20")
     metric: str | None = option("The metric with a confidence interval. [default: that of the model]")
-    cold: str = option(
-        "For users without a trained pair: {truepair.evaluation.cold.SERVING}.", default="popular"
-    )
+    cold: ColdUsers = "popular"
 
 
 @unpacked
@@ -41,7 +38,7 @@ def evaluate(
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SOURCE]", help="Held-out pairs: a file, a folder, the URL of a database, or a dataset."
+            metavar="[SOURCE]", help="Held-out interactions: a file, a folder, a database, or a dataset."
         ),
     ] = None,
     *,
@@ -53,51 +50,47 @@ def evaluate(
 
     Pairs that the model was trained on are neither recommended nor counted. Users without a trained pair get
     the most popular items, and are reported apart; with --cold separate they are left out of the means.
+
+    Example:
+      truepair evaluate model.truepair next_week.csv -k 5,10,20
     """
     from truepair.evaluation import evaluate as evaluate_model
+    from truepair.evaluation import parse_metric
     from truepair.evaluation.cold import SERVING
     from truepair.recommender.estimator import Recommender
     from truepair.recommender.new_users import with_more_users
 
     check_choice("cold", args.cold, SERVING)
-    if (source is None) == (args.candidates is None):
-        raise InputError("give either held-out pairs (SOURCE) or judged pairs (--candidates FILE).")
     fitted = Recommender.load(model)
     metric = args.metric or fitted.metric
-    how: Json = {"ks": sorted({*whole_numbers("k", args.k), _length(metric)}), "cold": args.cold}
-    given = _pairs(reading, source, console) if source else judged(reading, str(args.candidates))
+    lengths = {*whole_numbers("k", args.k), 1 if metric == "auc" else parse_metric(metric)[1]}
+    how: Json = {"ks": sorted(lengths), "cold": args.cold}
+    if source is not None and args.candidates is None:
+        split = reading.prepared_split(source)
+        given = reading.interactions(source, not console.quiet) if split is None else split.test
+    elif source is None and args.candidates is not None:
+        given = judged(reading, args.candidates)
+    else:
+        raise InputError("give either held-out pairs (SOURCE) or judged pairs (--candidates FILE).")
     fitted.model_ = with_more_users(fitted.model_, given.user_ids)
     target, left_out = held_out(given, fitted.seen_)
     if args.candidates is None:
         found = evaluate_model(fitted, target, exclude=fitted.seen_, **how)
     else:
         found = evaluate_model(fitted, candidates=target, **how)
-    facts = _facts(found, metric, left_out)
-    low, high = facts["interval"]
+    mean, (low, high) = found.mean(metric), found.interval(metric)
     remarks = [f"{count:,} pairs left out: {why}" for why, count in left_out.items() if count]
-    text = f"{metric} {found.mean(metric):.4f} [{low:.4f}, {high:.4f}] (95% over users)"
-    console.give("\n".join([found.table(), *remarks, text]), facts)
-
-
-def _pairs(reading: Reading, source: str, console: Console) -> Interactions:
-    """The pairs of the source; of a prepared split, its test part."""
-    split = reading.prepared_split(source)
-    return reading.interactions(source, not console.quiet) if split is None else split.test
-
-
-def _length(metric: str) -> int:
-    from truepair.evaluation import parse_metric
-
-    return 1 if metric == "auc" else parse_metric(metric)[1]
+    text = f"{metric} {mean:.4f} [{low:.4f}, {high:.4f}] (95% over users)"
+    facts: Json = {"users": found.n_users, "cold": found.cold, "groups": found.groups, "metric": metric}
+    facts |= {"mean": mean, "interval": [low, high], "metrics": {**found.means, **found.catalogue}}
+    console.give("\n".join([found.table(), *remarks, text]), {**facts, "left_out": left_out})
 
 
 def judged(reading: Reading, path: str) -> Interactions:
     """The pairs of a file, whose rating is the label: the column label, or whether a rating is enough."""
     import numpy as np
 
-    for name in ("core", "max_disliked_rating"):
-        if getattr(reading, name) is not None:
-            raise InputError(f"{option_name(name)} has no effect on judged pairs; leave it out.")
+    refuse({"--core": reading.core, "--max-disliked-rating": reading.max_disliked_rating}, "on judged pairs")
     least = reading.min_rating
     column = reading.rating or ("label" if least is None else None)
     if find_source(path) is None and reading.duplicates is None:
@@ -138,16 +131,3 @@ def held_out(given: Interactions, seen: Interactions) -> tuple[Interactions, dic
             f"none of the {len(given):,} pairs can be evaluated ({reasons}); give held-out pairs."
         )
     return target.take(~trained_on), left_out
-
-
-def _facts(found: Evaluation, metric: str, left_out: dict[str, int]) -> Json:
-    return {
-        "users": found.n_users,
-        "cold": found.cold,
-        "groups": found.groups,
-        "metric": metric,
-        "mean": found.mean(metric),
-        "interval": list(found.interval(metric)),
-        "metrics": {**found.means, **found.catalogue},
-        "left_out": left_out,
-    }

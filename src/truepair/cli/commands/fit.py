@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from dataclasses import MISSING, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -13,7 +13,16 @@ import typer
 from truepair.cli.configuration import Training
 from truepair.cli.console import Console, to_be_continued
 from truepair.cli.interruption import EXIT_CODE
-from truepair.cli.options import LossName, SourceText, WithoutOptimizer, option, refuse, unpacked
+from truepair.cli.options import (
+    LossName,
+    OutputModel,
+    SourceText,
+    TestPart,
+    WithoutOptimizer,
+    option,
+    refuse,
+    unpacked,
+)  # fmt: skip
 from truepair.cli.ranks import Ranks
 from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output
@@ -31,17 +40,11 @@ if TYPE_CHECKING:
 class FitOptions:
     """Options of `fit` alone."""
 
-    output: Path = option("The file to save the model to.", "--output", "-o", default=MISSING)
+    output: OutputModel
     loss: LossName = None
-    test: str | None = option(
-        "Hold out this share, or the test part of the dataset, to evaluate the model.", metavar="SHARE|given"
-    )
-    item_features: str | None = option(
-        "A file or URL#table, a row an item: --encoder hybrid.", metavar="TABLE"
-    )
-    user_features: str | None = option(
-        "A file or URL#table, a row a user: --encoder hybrid.", metavar="TABLE"
-    )
+    test: TestPart = None
+    item_features: str | None = option("A file or URL#table for --encoder hybrid.", metavar="TABLE")
+    user_features: str | None = option("A file or URL#table for --encoder hybrid.", metavar="TABLE")
     checkpoint: Path | None = option("The checkpoint file. [default: <output>.checkpoint]")
     budget: str | None = option(
         "The time for automatic settings and training: 90s, 2min, 1h30min. [default: at most four times as "
@@ -64,36 +67,37 @@ def fit(
 
     After Ctrl-C, the same command continues from the checkpoint. Started by torchrun, the processes train
     one model together (--engine distributed): torchrun --nproc-per-node 2 -m truepair fit …
+
+    Example:
+      truepair fit clicks.csv -o model.truepair --min-rating 4 --set encoder.temperature=0.2
+      truepair fit sqlite:///shop.db --query 'select user_id, item_id from clicks' -o model.truepair
     """
-    check_output(args.output)
     ranks = Ranks.here()
     console = ranks.console(console)
     model = training.recommender(loss=args.loss)
     ranks.prepare(model, args.budget)
     kept = _checkpoint(model, args.output, args.checkpoint)
-    progress = not console.quiet
     data: Interactions | Split
-    if args.test is None:
-        data = reading.prepared_split(source) or reading.interactions(source, progress)
+    if args.test is not None:
+        data = reading.split(source, args.test, model, console)
     else:
-        data = reading.split(source, args.test, model, progress)
-    console.say(described(data))
+        data = reading.prepared_split(source) or reading.interactions(source, not console.quiet)
+        console.say(described(data))
     if kept is not None and kept.exists():
         console.say(f"continuing from {kept}")
     try:
         tables = {"item_features": args.item_features, "user_features": args.user_features}
-        model.fit(data, budget=args.budget, checkpoint=kept, progress=progress, **tables)
+        model.fit(data, budget=args.budget, checkpoint=kept, progress=not console.quiet, **tables)
         if not ranks.is_first:
             return
         tested = _tested(model, cast("Split", data)) if args.test is not None else {}
         model.save(args.output, updatable=not args.no_optimizer)
     except KeyboardInterrupt:
-        if not ranks.is_first:
-            raise typer.Exit(EXIT_CODE) from None
-        if kept is None or not kept.exists():
+        if ranks.is_first and kept is not None and kept.exists():
+            raise to_be_continued(ctx, f"{kept} holds the finished epochs") from None
+        if ranks.is_first:
             typer.echo("interrupted before the end of the first epoch; there is no checkpoint.", err=True)
-            raise typer.Exit(EXIT_CODE) from None
-        raise to_be_continued(ctx, f"{kept} holds the finished epochs") from None
+        raise typer.Exit(EXIT_CODE) from None
     if kept is not None:
         from truepair.search.settings_file import settings_file
 
@@ -123,11 +127,11 @@ def _tested(model: Recommender, split: Split) -> Json:
 
     _, k = parse_metric(model.metric)
     found = model.evaluate(split, ks=(k,))
-    model.facts_["metrics"][f"test {model.metric}"] = found.mean(model.metric)
-    low, high = found.interval(model.metric)
-    model.facts_["intervals"] = {f"test {model.metric}": [low, high]}
+    name, interval = f"test {model.metric}", list(found.interval(model.metric))
+    model.facts_["metrics"][name] = found.mean(model.metric)
+    model.facts_["intervals"] = {name: interval}
     facts = {"users": found.n_users, "metrics": found.means, "groups": found.groups}
-    return {**facts, "metric": model.metric, "interval": [low, high]}
+    return {**facts, "metric": model.metric, "interval": interval}
 
 
 def _facts(model: Recommender) -> Json:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from truepair.cli.console import Console, aligned
-from truepair.cli.options import option, unpacked
-from truepair.errors import InputError, check_choice, check_whole
+from truepair.cli.options import option, refuse, unpacked
+from truepair.errors import InputError, check_choice
 
 if TYPE_CHECKING:
     from truepair.distributed.plan import Estimate, Plan
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 class PlanOptions:
     """Options of `plan`."""
 
-    gpus: int = option("The largest number of GPUs to consider.", default=8)
+    gpus: int = option("The largest number of GPUs to consider.", default=8, min=1, max=65536)
     gpu: str = option("The kind of GPU: {truepair.distributed.devices.DEVICES}.", default="h200")
     link: str | None = option(
         "What a GPU can send to the others, such as 50GB/s or 400Gbit/s. [default: that of the GPU up to "
         "8, 50GB/s for more]",
         metavar="SPEED",
     )
-    users: int | None = option("The number of users, without SOURCE.")
-    items: int | None = option("The number of items, without SOURCE.")
-    pairs: int | None = option("The number of pairs, without SOURCE.")
-    dim: int = option("The length of the vectors.", default=64)
+    users: int | None = option("The number of users, without SOURCE.", min=1)
+    items: int | None = option("The number of items, without SOURCE.", min=1)
+    pairs: int | None = option("The number of interactions, without SOURCE.", min=1)
+    dim: int = option("The length of the vectors.", default=64, min=1)
     columns: int | None = option(
-        "Columns drawn for each block. [default: all up to 131,072 items, else 16,384]"
+        "Columns sampled for each block. [default: all up to 131,072 items, else 16,384]", min=1
     )
-    batch: int = option("The users of a block.", default=2048)
+    batch: int = option("The users of a block.", default=2048, min=1)
     optimizer_state: str = option(
         "Where the users' part of Adam is: device, half (there in 16 bits), host.", default="device"
     )
@@ -58,6 +58,10 @@ def plan(
     The table has the time of an epoch and the memory of a device by the number of GPUs. The times are those
     of a cost model with a softmax loss and Adam; docs/scale.md compares it with what was measured. Nothing is
     trained, and no GPU is needed.
+
+    Example:
+      truepair plan clicks.prepared --gpus 8 --gpu h100
+      truepair plan --users 10000000 --items 1000000 --pairs 1000000000 --gpus 64 --link 50GB/s
     """
     from truepair.distributed.cost import PLACES, TrainingSize, columns_of
     from truepair.distributed.devices import DEVICES, link_speed
@@ -65,11 +69,7 @@ def plan(
 
     check_choice("optimizer_state", args.optimizer_state, PLACES)
     device = DEVICES[check_choice("gpu", args.gpu, DEVICES)]
-    check_whole("gpus", args.gpus, 1, 65536)
-    for name in ("dim", "batch", "columns"):
-        if (value := getattr(args, name)) is not None:
-            check_whole(name, value, 1)
-    shape = _shape(source, {"users": args.users, "items": args.items, "pairs": args.pairs})
+    shape = _shape(source, {"--users": args.users, "--items": args.items, "--pairs": args.pairs})
     n_columns = columns_of(shape[1], args.columns)
     size = TrainingSize(*shape, args.dim, args.batch, n_columns, "adam", args.optimizer_state)
     speed = None if args.link is None else link_speed(args.link)
@@ -79,26 +79,21 @@ def plan(
 
 
 def _shape(source: str | None, given: dict[str, int | None]) -> tuple[int, int, int]:
-    """Users, items and pairs, of the folder or as they are given."""
-    named = [f"--{name}" for name, value in given.items() if value is not None]
-    if source is None:
-        if missing := [f"--{name}" for name, value in given.items() if value is None]:
-            verb = "is" if len(missing) == 1 else "are"
-            raise InputError(
-                f"{', '.join(missing)} {verb} missing; give a prepared folder, or --users, --items and "
-                "--pairs."
-            )
-        users, items, pairs = (check_whole(name, value, 1) for name, value in given.items())
-        if pairs > users * items:
-            raise InputError(f"pairs = {pairs:,} are more than {users:,} users x {items:,} items can have.")
-        return users, items, pairs
-    if named:
-        raise InputError(f"{', '.join(named)} has no effect with SOURCE {source}; give one or the other.")
-    from truepair.data.prepared.opening import manifest_of
+    """Users, items and interactions, of the folder or as they are given."""
+    if source is not None:
+        from truepair.data.prepared.opening import manifest_of
 
-    manifest = manifest_of(source)
-    part = manifest.parts.get("train") or manifest.parts["all"]
-    return manifest.users, manifest.items, part.pairs
+        refuse(given, f"with SOURCE {source}", "give one or the other")
+        manifest = manifest_of(source)
+        part = manifest.parts.get("train") or manifest.parts["all"]
+        return manifest.users, manifest.items, part.pairs
+    users, items, pairs = given.values()
+    if users is None or items is None or pairs is None:
+        missing = ", ".join(name for name, value in given.items() if value is None)
+        raise InputError(f"there is no {missing}; give a prepared folder, or --users, --items and --pairs.")
+    if pairs > users * items:
+        raise InputError(f"pairs = {pairs:,} are more than {users:,} users x {items:,} items can have.")
+    return users, items, pairs
 
 
 def _command(found: Plan, source: str | None, columns: int | None) -> str:
@@ -113,12 +108,10 @@ def _command(found: Plan, source: str | None, columns: int | None) -> str:
     args += [] if size.state == "device" else ["--set", f"optimizer_state={size.state}"]
     if best.ranks == 1:
         return shlex.join(["truepair", *args])
-    machines, rest = divmod(best.ranks, ON_MACHINE)
-    start = ["--nproc-per-node", str(best.ranks)]
-    if best.ranks > ON_MACHINE:
-        machines += bool(rest)
-        start = ["--nnodes", str(machines), "--nproc-per-node", str(-(-best.ranks // machines))]
-        start += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "HOST:29500"]
+    machines = -(-best.ranks // ON_MACHINE)
+    start = ["--nproc-per-node", str(-(-best.ranks // machines))]
+    if machines > 1:
+        start = ["--nnodes", str(machines), *start, "--rdzv-backend", "c10d", "--rdzv-endpoint", "HOST:29500"]
     return shlex.join(["torchrun", *start, "-m", "truepair", *args])
 
 
@@ -127,17 +120,15 @@ def _text(found: Plan, command: str | None) -> str:
     from truepair.distributed.plan import gathered_bytes
 
     size, device, best = found.size, found.device, found.best
-    drawn = f"{size.n_columns:,} drawn columns" if size.is_drawn else "all items as columns"
+    columns = f"{size.n_columns:,} sampled columns" if size.is_drawn else "all items as columns"
     lines = [
-        f"{size.n_users:,} users x {size.n_items:,} items, {size.n_pairs:,} pairs; d = {size.dim}, blocks of "
-        f"{size.batch_size:,} users, {drawn}, on {device.name}",
+        f"{size.n_users:,} users x {size.n_items:,} items, {size.n_pairs:,} interactions; d = {size.dim}, "
+        f"blocks of {size.batch_size:,} users, {columns}, on {device.name}",
         aligned([table_row(each, each is best) for each in found.estimates]),
     ]
     if best is None:
-        least = min(each.device_bytes for each in found.estimates)
-        remedies = found.remedies()
-        would_fit = f"Would fit: {'; '.join(remedies)}."
-        what = would_fit if remedies else "Draw fewer columns, or lower dim and batch."
+        least, remedies = min(each.device_bytes for each in found.estimates), found.remedies()
+        what = f"Would fit: {'; '.join(remedies)}." if remedies else "Lower the columns, dim and batch."
         lines.append(
             f"It does not fit: a device needs {least / 1e9:,.1f} GB or more and has "
             f"{device.memory / 1e9:,.0f} GB, of which {FITTING:.0%} are planned. {what}"
@@ -153,13 +144,14 @@ def _text(found: Plan, command: str | None) -> str:
 
 def table_row(each: Estimate, is_best: bool) -> Json:
     """A line of the table."""
-    parts = {name: _seconds(getattr(each, name)) for name in ("products", "memory", "wire", "host")}
+    costs = {name: _seconds(getattr(each, name)) for name in ("products", "memory", "wire", "host")}
     fits = "no" if not each.fits else "yes, recommended" if is_best else "yes"
+    memory = f"{each.device_bytes / 1e9:,.1f}"
     return {
         "GPUs": each.ranks,
         "an epoch": _seconds(each.seconds),
-        **parts,
-        "GB a device": f"{each.device_bytes / 1e9:,.1f}",
+        **costs,
+        "GB a device": memory,
         "fits": fits,
     }
 
@@ -169,18 +161,13 @@ def _seconds(value: float) -> str:
 
 
 def _facts(found: Plan, command: str | None) -> Json:
-    estimates = [{**each._asdict(), "seconds": each.seconds} for each in found.estimates]
     size = found.size
+    names = ("users", "items", "pairs", "dim", "batch", "columns")
     return {
-        "users": size.n_users,
-        "items": size.n_items,
-        "pairs": size.n_pairs,
-        "dim": size.dim,
-        "batch": size.batch_size,
-        "columns": size.n_columns,
+        **dict(zip(names, size[: len(names)], strict=True)),
         "optimizer_state": size.state,
         "gpu": found.device.name,
-        "estimates": estimates,
+        "estimates": [{**each._asdict(), "seconds": each.seconds} for each in found.estimates],
         "recommended": None if found.best is None else found.best.ranks,
         "command": command,
         "would_fit": found.remedies(),

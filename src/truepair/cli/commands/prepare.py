@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from truepair.cli.console import Console
-from truepair.cli.options import SourceText, option, refuse, unpacked
+from truepair.cli.options import Seed, SourceText, option, refuse, unpacked
 from truepair.cli.sources import Reading, described, find_source
 from truepair.data.sources.sql_urls import check_no_url, without_password
 from truepair.errors import InputError
@@ -23,31 +23,27 @@ class PrepareOptions:
     """Options of `prepare` alone."""
 
     output: Path | None = option("The folder to make. It must not exist.", "--output", "-o")
-    memory: str = option(
-        "About how much memory may be used, such as 4GB or 800MB.", default="4GB", metavar="SIZE"
-    )
+    memory: str = option("About how much memory may be used: 4GB, 800MB.", default="4GB", metavar="SIZE")
     temp: Path | None = option(
         "A folder on disk for what does not fit into memory. [default: beside --output]"
     )
-    test: float | None = option("Hold out a random share of the pairs as the test part.", metavar="SHARE")
-    valid: float = option(
-        "Hold out a random share of the rest as the validation part.", default=0.0, metavar="SHARE"
-    )
-    seed: int = option("The seed of the split.", default=0)
-    verify: bool = option(
-        "SOURCE is a prepared folder: read all of it, and compare it with its checksums.",
-        "--verify",
-        default=False,
-    )
+    test: float | None = option("Hold out a random share as the test part.", metavar="SHARE")
+    valid: float = option("Hold out a random share of the rest for validation.", default=0.0, metavar="SHARE")
+    seed: Seed = 0
+    verify: bool = option("Compare the prepared folder SOURCE with its checksums.", "--verify", default=False)
 
 
 @unpacked
 def prepare(source: SourceText, args: PrepareOptions, reading: Reading, console: Console) -> None:
-    """Prepare data once: distinct pairs as memory-mapped arrays.
+    """Prepare data once: distinct interactions as memory-mapped arrays.
 
     The folder replaces SOURCE in all other commands, which open it in milliseconds. The data need not fit
     into memory. The folder appears whole or not at all. After Ctrl-C or a kill, the same command goes on from
     the last finished step.
+
+    Example:
+      truepair prepare clicks/ -o clicks.prepared --memory 4GB --test 0.2
+      truepair fit clicks.prepared -o model.truepair --test given
     """
     if args.verify:
         refuse({"--output": args.output, "--test": args.test}, "with --verify")
@@ -59,9 +55,9 @@ def prepare(source: SourceText, args: PrepareOptions, reading: Reading, console:
     if args.output is None:
         raise InputError("--output is missing; name the folder to make: -o FOLDER.")
     check_no_url(args.output)
-    if (dataset := find_source(source)) is not None:
+    if find_source(source) is not None:
         raise InputError(
-            f"{dataset.name!r} is the name of a dataset, which commands read as it is; give a path or a URL."
+            f"{source!r} is the name of a dataset, which is read as it is; give a path or a URL."
         )
     from truepair.data.preparing.prepare import prepare_interactions
 

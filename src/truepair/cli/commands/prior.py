@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from truepair.cli.console import Console, aligned
-from truepair.cli.options import SourceText, option, unpacked
-from truepair.cli.sources import Reading, described
+from truepair.cli.options import Seed, SourceText, option, unpacked
+from truepair.cli.sources import Reading
 from truepair.cli.table_files import check_output, format_of, write_table
 from truepair.errors import InputError
 
 if TYPE_CHECKING:
-    from truepair.data.interactions import Interactions
     from truepair.prior import PriorEstimate
     from truepair.storage.types import Json
 
@@ -24,10 +23,14 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 class PriorOptions:
     """Options of `prior` alone."""
 
-    plot: Path | None = option("Draw the curves behind each method to this .svg or .png file.")
-    per_user: Path | None = option("Write τ of each user to this .csv, .parquet or .jsonl file.")
+    plot: Path | None = option(
+        "Draw the curves behind each method to this .svg or .png file.", callback=check_output
+    )
+    per_user: Path | None = option(
+        "Write τ of each user to this .csv, .parquet or .jsonl file.", callback=check_output
+    )
     resamples: int = option("The number of bootstrap resamples for the interval.", default=100)
-    seed: int = option("The seed of the hold-out and of the training.", default=0)
+    seed: Seed = 0
     device: str = option("The device: auto, cpu, cuda.", default="auto")
 
 
@@ -40,62 +43,50 @@ def prior(source: SourceText, args: PriorOptions, reading: Reading, console: Con
     more often, τ is probably higher. No τ is recommended if the scores do not separate positives, if the
     curve reaches no plateau, or if a bound is 5 times the estimate or more. lab/docs/prior.md measures the
     accuracy on data with known labels.
+
+    Example:
+      truepair prior ml-100k --plot prior.svg --per-user tau.csv
     """
+    import pyarrow as pa
+
     from truepair.prior import estimate_prior
 
-    _check_files(args.plot, args.per_user)
-    pairs = reading.interactions(source, not console.quiet)
-    console.say(described(pairs))
+    if args.plot is not None:
+        from truepair.reporting.prior_figure import check_plot, draw_prior
+
+        check_plot(args.plot)
+    format = None if args.per_user is None else format_of(args.per_user)
+    pairs = reading.read(source, console)
     found = estimate_prior(
         pairs, resamples=args.resamples, seed=args.seed, device=args.device, progress=not console.quiet
     )
     if args.plot is not None:
-        from truepair.reporting.prior_figure import draw_prior
-
         draw_prior(found, args.plot)
-    if args.per_user is not None:
-        _write(pairs, found, args.per_user)
+    if args.per_user is not None and format is not None:
+        if found.failures:
+            raise InputError(f"{args.per_user} is not written. {found.verdict}")
+        table = pa.table({"user": pairs.user_ids.ids, "tau": found.user_tau})
+        write_table([table], args.per_user, format)
     files = {"plot": args.plot, "per_user": args.per_user}
     written = [f"written: {path}" for path in files.values() if path is not None]
     console.give("\n".join([_text(found), *written]), _facts(found) | files)
-
-
-def _check_files(plot: Path | None, per_user: Path | None) -> None:
-    """Check the output files before any work is done."""
-    if plot is not None:
-        from truepair.reporting.prior_figure import check_plot
-
-        check_plot(plot)
-    check_output(plot)
-    check_output(per_user)
-    if per_user is not None:
-        format_of(per_user)
-
-
-def _write(pairs: Interactions, found: PriorEstimate, path: Path) -> None:
-    """Write the table of each user's own τ, unless the estimate failed."""
-    import pyarrow as pa
-
-    if found.failures:
-        raise InputError(f"{path} is not written. {found.verdict}")
-    write_table([pa.table({"user": pairs.user_ids.ids, "tau": found.user_tau})], path, format_of(path))
 
 
 def _text(found: PriorEstimate) -> str:
     """The verdict, the methods, the spread over users, and the facts behind them."""
     from truepair.prior import LEVEL, METHODS
 
-    what = {"recommended": "the plateau's number"} | METHODS
-    span = {"recommended": f"{found.low:.3g} to {found.high:.3g}"}
-    recommended = {} if found.failures else {"recommended": found.tau}
+    rows = {"recommended": (found.tau, "the plateau's number")} if not found.failures else {}
+    rows |= {name: (tau, METHODS[name]) for name, tau in found.methods.items()}
+    interval = {"recommended": f"{found.low:.3g} to {found.high:.3g}"}
     methods = [
         {
             "method": name,
             "τ": f"{tau:.3g}",
-            f"{LEVEL:.0%} interval": span.get(name, "-"),
-            "what it is": what[name],
+            f"{LEVEL:.0%} interval": interval.get(name, "-"),
+            "what it is": what,
         }
-        for name, tau in (recommended | found.methods).items()
+        for name, (tau, what) in rows.items()
     ]
     users = ", ".join(f"{share} {tau:.3g}" for share, tau in _spread(found).items())
     by_tau = [

@@ -1,4 +1,4 @@
-"""`truepair recommend`: lists for some users or all, to the screen, a file or a database."""
+"""`truepair recommend` and `similar`: lists for users to the screen, a file or a database; similar items."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from truepair.cli.console import Console, aligned
-from truepair.cli.id_text import as_ids, lines_of, separated, separated_or_listed
-from truepair.cli.options import ListLength, ModelFile, option, refuse, unpacked
-from truepair.cli.table_files import WRITERS, check_output, format_of, with_plain_ids, write_table
+from truepair.cli.id_text import as_ids, read_ids, read_ids_or_file
+from truepair.cli.options import ColdUsers, ListLength, ModelFile, option, refuse, unpacked
+from truepair.cli.table_files import WRITERS, as_text, check_output, format_of, write_table
 from truepair.data.sources.sql_urls import is_url, without_password
 from truepair.errors import InputError, check_choice
 
@@ -41,36 +41,20 @@ class RecommendOptions:
         metavar="FILE|URL",
     )
     table: str | None = option("The table of a database --output. Its lists are replaced.", metavar="NAME")
-    format: str | None = option(
-        "The format, if not that of the file name: {truepair.cli.table_files.WRITERS}."
-    )
+    format: str | None = option("The format, if not by the file name: {truepair.cli.table_files.WRITERS}.")
     only_items: str | None = option("Recommend these items only.", metavar="A,B,…|FILE")
     exclude_items: str | None = option("Recommend none of these items.", metavar="A,B,…|FILE")
     exclude_pairs: str | None = option(
         "A file or URL#table of users and items: never this item for this user.", metavar="FILE"
     )
-    items: str | None = option(
-        "A file or URL#table, a row an item, for --where and --quota.", metavar="TABLE"
-    )
-    where: str | None = option(
-        "Recommend only such items: a condition such as 'price < 10 and stock > 0'.", metavar="CONDITION"
-    )
-    quota: list[str] | None = option(
-        "At most N items of each value of a column. Repeatable.", metavar="COLUMN=N"
-    )
-    diversify: float = option(
-        "From 0 up to 1: prefer items unlike those before them in the list.", default=0.0
-    )
-    explain: bool = option("Add which items of the user speak for each item.", "--explain", default=False)
+    items: str | None = option("A file or URL#table of items, for --where and --quota.", metavar="TABLE")
+    where: str | None = option("A condition on items: 'price < 10 and stock > 0'.", metavar="CONDITION")
+    quota: list[str] | None = option("At most N items of each value. Repeatable.", metavar="COLUMN=N")
+    diversify: float = option("From 0 up to 1: prefer items unlike those before them.", default=0.0)
+    explain: bool = option("Add the user's items that contribute most.", "--explain", default=False)
     include_seen: bool = option("Recommend what the user has, too.", "--include-seen", default=False)
-    unknown: str = option(
-        "Ids that the model does not know: `error`, `drop` them, or `popular` items for users.",
-        default="error",
-    )
-    cold: str = option(
-        "Users without a trained pair: `popular` items, `separate` leaves them out, `error`.",
-        default="popular",
-    )
+    unknown: str = option("Unknown ids: `error`, `drop`, or `popular` items for users.", default="error")
+    cold: ColdUsers = "popular"
 
 
 @unpacked
@@ -78,18 +62,24 @@ def recommend(model: ModelFile, args: RecommendOptions, console: Console) -> Non
     """Recommend items to some users or to all.
 
     The result is a table of user, item, score, rank; with --explain also because, rest, popularity.
+
+    Example:
+      truepair recommend model.truepair -k 20 -o lists.parquet
+      truepair recommend model.truepair -k 20 -o sqlite:///shop.db --table lists
     """
     from truepair.recommender.estimator import Recommender
 
     format = _checked_format(args)
     fitted = Recommender.load(model)
-    users = _users(fitted, args.users, args.users_file)
+    if args.users is not None and args.users_file is not None:
+        raise InputError("--users and --users-file exclude each other; give one of them.")
+    users = read_ids(fitted.seen_.user_ids, "user", args.users, args.users_file)
     parts = fitted.recommend_in_parts(
         users,
         args.k,
         exclude_seen=not args.include_seen,
         exclude_items=_excluded(fitted, args.exclude_items, args.exclude_pairs),
-        only_items=_items(fitted, args.only_items),
+        only_items=read_ids_or_file(fitted.seen_.item_ids, "item", args.only_items),
         items=args.items,
         where=args.where,
         quota=_quota(args.quota),
@@ -99,41 +89,24 @@ def recommend(model: ModelFile, args: RecommendOptions, console: Console) -> Non
         cold=args.cold,
         part=_PART,
     )
-    if n_cold := _n_cold(fitted, users):
+    trained, known = fitted.history_.users, fitted.seen_.user_ids
+    codes = known.find(known.ids if users is None else users, "user")
+    if n_cold := int((~trained[codes[codes >= 0]]).sum()):
         how = "left out" if args.cold == "separate" else "they get the most popular items"
         console.say(f"{n_cold:,} users have no trained pair: {how}")
     if args.output is not None and not console.quiet:
-        parts = _with_progress(parts, fitted.seen_.n_users if users is None else len(users))
+        parts = _with_progress(parts, len(codes))
     _put(parts, args, format, console)
 
 
-def _users(fitted: Recommender, users: str | None, users_file: Path | None) -> pa.Array | None:
-    if users is not None and users_file is not None:
-        raise InputError("--users and --users-file exclude each other; give one of them.")
-    if users is not None:
-        return as_ids(separated(users, "user"), fitted.seen_.user_ids, "user")
-    return None if users_file is None else as_ids(lines_of(users_file, "user"), fitted.seen_.user_ids, "user")
-
-
-def _n_cold(fitted: Recommender, users: Ids | None) -> int:
-    """How many of these users have no trained pair, though the model knows them."""
-    trained, known = fitted.history_.users, fitted.seen_.user_ids
-    codes = known.find(known.ids if users is None else users, "user")
-    return int((~trained[codes[codes >= 0]]).sum())
-
-
-def _items(fitted: Recommender, text: str | None) -> pa.Array | None:
-    return None if text is None else as_ids(separated_or_listed(text, "item"), fitted.seen_.item_ids, "item")
-
-
 def _excluded(fitted: Recommender, items: str | None, pairs: str | None) -> Ids | dict[object, list[object]]:
-    """The items that nobody must get, or a mapping of users to the items that they must not get."""
+    """The items that no user must get, or a mapping of users to the items that they must not get."""
     if pairs is None:
-        return _items(fitted, items)
+        return read_ids_or_file(fitted.seen_.item_ids, "item", items)
     if items is not None:
         raise InputError(
             "--exclude-items and --exclude-pairs exclude each other; give one of them. --items and --where "
-            "leave items out for everybody, too."
+            "leave items out for all users, too."
         )
     from truepair.data.reading import read_interactions
 
@@ -145,9 +118,9 @@ def _excluded(fitted: Recommender, items: str | None, pairs: str | None) -> Ids 
 
 def _of_type(ids: IdMap, known: IdMap, what: str) -> list[object]:
     """The ids of a file, with the type of those of the model."""
-    values: list[object] = ids.ids.to_pylist()
     same = ids.ids.type == known.ids.type
-    return values if same else list(as_ids(list(map(str, values)), known, what).to_pylist())
+    found = ids.ids if same else as_ids(list(map(str, ids.ids.to_pylist())), known, what)
+    return list(found.to_pylist())
 
 
 def _quota(texts: list[str] | None) -> dict[str, int] | None:
@@ -163,28 +136,22 @@ def _quota(texts: list[str] | None) -> dict[str, int] | None:
 def _checked_format(args: RecommendOptions) -> str | None:
     """Check the output before any work is done; the format of a file, None for a database or the screen."""
     output, table, format = args.output, args.table, args.format
-    if output is None or not is_url(output):
-        if table is not None:
+    if output is not None and is_url(output):
+        if table is None:
             raise InputError(
-                f"--table {table} needs a database: -o sqlite:///shop.db; leave it out for files."
+                f"{without_password(output)} is a database; name the table of the lists: --table lists."
             )
-        path = None if output is None else Path(output)
-        if format is not None:
-            check_choice("format", format, WRITERS)
-        elif path is not None:
-            format = format_of(path)
-        check_output(path)
-        return format
-    if table is None:
-        raise InputError(
-            f"{without_password(output)} is a database; name the table of the lists: --table lists."
-        )
-    refuse({"--format": format}, "on a database")
-    from truepair.data.sources.sql_writing import check_target
+        refuse({"--format": format}, "on a database")
+        from truepair.data.sources.sql_writing import check_target
 
-    columns = ["user", "item", "score", "rank", *(["because", "rest", "popularity"] if args.explain else [])]
-    check_output(check_target(output, table, columns).path)
-    return None
+        more = ["because", "rest", "popularity"] if args.explain else []
+        check_output(check_target(output, table, ["user", "item", "score", "rank", *more]).path)
+        return None
+    refuse({"--table": table}, "on files", "leave it out, or give a database, -o sqlite:///shop.db")
+    path = None if output is None else check_output(Path(output))
+    if format is not None:
+        return check_choice("format", format, WRITERS)
+    return None if path is None else format_of(path)
 
 
 def _put(parts: Iterator[pa.Table], args: RecommendOptions, format: str | None, console: Console) -> None:
@@ -202,7 +169,7 @@ def _put(parts: Iterator[pa.Table], args: RecommendOptions, format: str | None, 
         facts = {"output": str(path), "format": format, "rows": count}
         console.done(f"{count:,} rows saved to {path}", facts)
     elif format is None or console.json:
-        rows = [row for part in parts for row in with_plain_ids(part).to_pylist()]
+        rows = [row for part in parts for row in part.to_pylist()]
         console.give(aligned([_readable(row) for row in rows]), rows)
     elif format == "parquet":
         raise InputError("Parquet cannot be printed; give a file: -o lists.parquet.")
@@ -224,7 +191,7 @@ def _readable(row: Json) -> Json:
     """A row for the screen: reasons as one line, no number where there is none."""
     if "because" not in row:
         return row
-    because = ", ".join(f"{reason['item']} {reason['weight']:.3f}" for reason in row["because"])
+    because = ", ".join(f"{as_text(each['item'])} {each['weight']:.3f}" for each in row["because"])
     return {**row, "rest": "" if row["rest"] is None else row["rest"], "because": because}
 
 
@@ -234,3 +201,30 @@ def _with_progress(parts: Iterator[pa.Table], users: int) -> Iterator[pa.Table]:
     from rich.progress import track
 
     yield from track(parts, f"{users:,} users", -(-users // _PART), console=Terminal(stderr=True))
+
+
+@unpacked
+def similar(
+    model: ModelFile,
+    ids: Annotated[list[str], typer.Argument(metavar="ITEM...", help="Items of the model.")],
+    *,
+    k: ListLength = 10,
+    users: Annotated[
+        bool, typer.Option("--users", help="The ids are those of users; list similar users.")
+    ] = False,
+    console: Console,
+) -> None:
+    """List the items most similar to the given ones.
+
+    Example:
+      truepair similar model.truepair 50 181 -k 5
+    """
+    from truepair.recommender.estimator import Recommender
+
+    fitted = Recommender.load(model)
+    fitted.output_ = "arrow"
+    what, known = ("user", fitted.seen_.user_ids) if users else ("item", fitted.seen_.item_ids)
+    queries = as_ids(ids, known, what)
+    found = fitted.similar_users(queries, k) if users else fitted.similar_items(queries, k)
+    rows = found.to_pylist()
+    console.give(aligned(rows), rows)

@@ -11,11 +11,11 @@ from typing import Annotated, Literal, cast
 import typer
 
 from truepair.cli.console import Console
-from truepair.cli.options import DataDir, option, option_name, refuse, unpacked
+from truepair.cli.options import DataDir, option, refuse, unpacked
 from truepair.cli.sources import kind_numbers
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import is_url
-from truepair.errors import InputError, check_choice, check_number, check_whole
+from truepair.errors import InputError, check_number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,19 +23,15 @@ class ServeOptions:
     """Options of `serve`."""
 
     demonstrate: bool = option(
-        "Serve MovieLens-100k, or a simulated world without it, to simulated visitors. Events go to a "
+        "Serve MovieLens-100k, or a simulated dataset without it, to simulated visitors. Events go to a "
         "temporary folder unless you give --store.",
         "--demo",
         default=False,
     )
     data_dir: DataDir = None
-    beside: Path | None = option(
-        "A second model file, whose lists the page shows beside the others.", metavar="MODEL"
-    )
-    host: str = option(
-        "The address to listen on. Without tokens, this machine's own alone.", default="127.0.0.1"
-    )
-    port: int = option("The port; 0 takes a free one.", default=8000)
+    beside: Path | None = option("A second model, whose lists the page shows too.", metavar="MODEL")
+    host: str = option("The address to listen on. Without tokens, only this machine's.", default="127.0.0.1")
+    port: int = option("The port; 0 takes a free one.", default=8000, min=0, max=65535)
     store: str | None = option(
         "Where events, items and users are kept: an SQLite file, or postgresql://user@host/name. [default: "
         "beside the model, .events.sqlite]",
@@ -61,21 +57,19 @@ class ServeOptions:
     )
     retrain_events: int | None = option("Train a candidate after this many new events.")
     retrain_by: str = option("update or fit; auto updates, and fits where much is new.", default="auto")
-    judge_people: int = option("With fewer users to judge by, a candidate is not trained.", default=30)
-    max_body: int = option("The most bytes of a request.", default=1 << 20)
-    max_k: int = option("The longest list that may be asked for.", default=1000)
-    max_users: int = option("The most users in one request.", default=1000)
-    max_events: int = option("The most events in one request.", default=1000)
+    judge_people: int = option("Train candidates only with this many users to judge by.", default=30)
+    max_body: int = option("The most bytes of a request.", default=1 << 20, min=1)
+    max_k: int = option("The longest list of a request.", default=1000, min=1)
+    max_users: int = option("The most users in one request.", default=1000, min=1)
+    max_events: int = option("The most events in one request.", default=1000, min=1)
     timeout: float = option("Seconds until a request is answered, or refused.", default=30.0)
-    gather: int = option("The most requests for lists that are computed together.", default=64)
+    gather: int = option("The most requests for lists that are computed together.", default=64, min=1)
     index: str = option(
         "How lists are searched: exact, ivf, hnsw, or auto: exact up to 200,000 items, ivf above. An index "
         "needs the extra ann.",
         default="auto",
     )
-    recall: float = option(
-        "The share of the exact lists that an index must find, or lists are exact.", default=0.99
-    )
+    recall: float = option("The recall that an index must reach; otherwise lists are exact.", default=0.99)
     rate: float | None = option(
         "The most requests a second for each token, or for each address without tokens. [default: no limit]",
         metavar="N",
@@ -83,11 +77,8 @@ class ServeOptions:
     log_requests: bool | None = option(
         "Write a line to stderr for each request. [default: yes, but not with --demo]",
         "--log-requests/--no-log-requests",
-        show_default=False,
     )
-    log_people: bool = option(
-        "Log addresses as asked for, with ids of users and items.", "--log-people", default=False
-    )
+    log_people: bool = option("Log requests with the ids of users and items.", "--log-people", default=False)
 
 
 @unpacked
@@ -104,6 +95,11 @@ def serve(
 
     The page at / shows users, items, the model and the service. GET /openapi.json describes all requests.
     Ctrl-C and SIGTERM finish what is running, then stop.
+
+    Example:
+      truepair serve model.truepair --port 8000 --items items.csv
+      truepair serve model.truepair --retrain 6h
+      truepair serve --demo
     """
     from truepair.serving import check_extra
 
@@ -113,7 +109,7 @@ def serve(
     from truepair.serving.demo.visitors import Visitors
     from truepair.serving.events.event import Kinds
     from truepair.serving.limits import Limits
-    from truepair.serving.lists.index_choice import CHOICES, IndexChoice
+    from truepair.serving.lists.index_choice import IndexChoice
     from truepair.serving.lists.served_model import read_items
     from truepair.serving.page.browsing import add_page
     from truepair.serving.retraining.rounds import RetrainingPlan, check_retrainable
@@ -125,15 +121,20 @@ def serve(
     from truepair.serving.web.running import bound_socket, run
     from truepair.serving.web.tokens import Tokens, check_binding
 
-    _check_numbers(args)
-    check_choice("--index", args.index, CHOICES)
+    check_number("--timeout", args.timeout, 0, open_low=True)
     limits = Limits(
         body=args.max_body, k=args.max_k, users=args.max_users, events=args.max_events, seconds=args.timeout
     )
     known = Tokens.read(args.tokens)
     kinds = Kinds() if args.feedback is None else Kinds(kind_numbers(args.feedback))
     check_binding(args.host, known)
-    _check_demo(model, args)
+    if args.demonstrate:
+        own = {"MODEL": model, "--items": args.items, "--beside": args.beside}
+        refuse(own, "with --demo, which brings its own")
+    else:
+        refuse({"--data-dir": args.data_dir}, "without --demo")
+        if model is None:
+            raise InputError("there is no MODEL; give a model file saved by `truepair fit`, or --demo.")
     with TemporaryDirectory(prefix="truepair-demo-") if args.demonstrate else nullcontext() as folder:
         demo = None if folder is None else demo_files(Path(folder), args.data_dir)
         if demo is not None:
@@ -184,27 +185,6 @@ def serve(
 
             run(service, listening, ready)
         console.say("stopped")
-
-
-def _check_numbers(args: ServeOptions) -> None:
-    check_whole("--port", args.port, 0, 65535)
-    for name in ("gather", "max_body", "max_k", "max_users", "max_events"):
-        check_whole(option_name(name), getattr(args, name), 1)
-    check_number("--timeout", args.timeout, 0, open_low=True)
-    check_number("--recall", args.recall, 0, 1, open_low=True)
-    if args.rate is not None:
-        check_number("--rate", args.rate, 0, 1e6, open_low=True)
-
-
-def _check_demo(model: Path | None, args: ServeOptions) -> None:
-    """Raise unless there is either a model or the demo, and nothing without effect."""
-    if args.demonstrate:
-        own = {"MODEL": model, "--items": args.items, "--beside": args.beside}
-        refuse(own, "with --demo, which brings its own")
-        return
-    refuse({"--data-dir": args.data_dir}, "without --demo")
-    if model is None:
-        raise InputError("there is no MODEL; give a model file saved by `truepair fit`, or --demo.")
 
 
 def _store_place(model: Path, store: str | None) -> str:

@@ -34,6 +34,9 @@ def export(
 
     events.parquet, items.parquet and users.parquet are of one moment, and the folder appears
     when all are written. A service may go on meanwhile.
+
+    Example:
+      truepair export model.events.sqlite -o backup
     """
     from truepair.serving.events.opening import open_store
     from truepair.serving.transfer.exporting import export_store
@@ -77,6 +80,10 @@ def import_files(
     Tables with columns for user and item have events; those with items or users alone have their records, and
     further columns become labels. What is there is not stored again, so that the same import a second time
     changes nothing. Services cannot write to the store meanwhile.
+
+    Example:
+      truepair import backup postgresql://ann@localhost/shop
+      truepair import clicks.csv items.csv shop.sqlite
     """
     from truepair.serving.events.opening import open_store
     from truepair.serving.transfer import importing
@@ -99,6 +106,9 @@ def rollback(model: ModelFile, *, console: Console) -> None:
     """Return to the former model of a service that retrains.
 
     Running services follow within about a second. The model file itself is version 0.
+
+    Example:
+      truepair rollback model.truepair
     """
     from truepair.serving import check_extra
 

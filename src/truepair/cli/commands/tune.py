@@ -11,8 +11,8 @@ import typer
 
 from truepair.cli.configuration import Training, read_toml
 from truepair.cli.console import Console, aligned, to_be_continued
-from truepair.cli.options import LossName, SourceText, option, unpacked
-from truepair.cli.sources import Reading, described
+from truepair.cli.options import LossName, Report, SourceText, TestPart, option, unpacked
+from truepair.cli.sources import Reading
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import without_password
 from truepair.storage.atomic import atomic_write
@@ -30,21 +30,20 @@ class TuneOptions:
     loss: LossName = None
     trials: int = option("The number of trials in all: the default, pruned and failed ones too.", default=30)
     storage: Path = option(
-        "The journal of the trials; several processes may share it.", default=Path("truepair-tune.journal")
+        "The journal of the trials; several processes may share it.",
+        default=Path("truepair-tune.journal"),
+        callback=check_output,
     )
     study: str | None = option("The name of the study in the journal. [default: loss-encoder-sampler]")
     space: Path | None = option("A TOML file of what to search. By default it depends on the loss.")
     together: int = option("Train this many trials at once; on a GPU this is faster.", default=1)
     extensions: int = option("Extend the space at most this often, if the best is at its edge.", default=2)
     prune: bool = option("Stop trials that are worse than the median.", "--prune/--no-prune", default=True)
-    test: str | None = option(
-        "Leave out this share, or the test part of the dataset, as `fit --test` does; it is not used by the "
-        "search. The test part of a dataset is always left out.",
-        metavar="SHARE|given",
-    )
-    out: Path | None = option("The file of a report with figures.", "--out", "-o")
+    test: TestPart = None
+    out: Report = None
     save_config: Path | None = option(
-        "A TOML file for the best parameters, for `fit --config`; written after each better trial."
+        "A TOML file for the best parameters, for `fit --config`; written after each better trial.",
+        callback=check_output,
     )
 
 
@@ -62,19 +61,23 @@ def tune(
     Trial 0 is the model without a search, so that the best is never worse on validation. An option or --set
     that names a parameter fixes it. Finished trials are kept: after Ctrl-C the same command continues, and
     several processes with the same command share the work. `fit --config` with the saved parameters learns
-    from all pairs, the validation part included, for the number of epochs that was best.
+    from all interactions, the validation part included, for the number of epochs that was best. The test part
+    is not used; that of a dataset is always left out.
+
+    Example:
+      truepair tune ml-100k --loss dpl --trials 30 --out tuning.html --save-config best.toml
     """
     from truepair.recommender.tuning import plan_search
+    from truepair.search.journal import check_journal, check_optuna
     from truepair.search.running import check_effort
 
-    _check_files(args)
+    check_optuna()
+    check_journal(args.storage)
     effort = check_effort(args.trials, args.together, args.extensions)
-    plan = plan_search(
-        training.flat(loss=args.loss), None if args.space is None else read_space_file(args.space)
-    )
+    space = None if args.space is None else read_space_file(args.space)
+    plan = plan_search(training.flat(loss=args.loss), space)
     test = args.test or reading.test_of(source)
-    split = reading.split(source, test, plan.model, not console.quiet, plan.validation)
-    console.say(described(split))
+    split = reading.split(source, test, plan.model, console, plan.validation)
     name, metric, config = args.study or plan.name, plan.model.metric, args.save_config
     try:
         found = plan.run(
@@ -114,18 +117,6 @@ def _entries(tables: Json, inside: str = "") -> Json:
         is_table = isinstance(value, dict) and not {"low", "values"} & set(value)
         found |= _entries(value, whole) if is_table else {whole: value}
     return found
-
-
-def _check_files(args: TuneOptions) -> None:
-    from truepair.reporting.figures import check_plots
-    from truepair.search.journal import check_journal, check_optuna
-
-    check_optuna()
-    for path in (args.storage, args.out, args.save_config):
-        check_output(path)
-    check_journal(args.storage)
-    if args.out is not None:
-        check_plots()
 
 
 def _write_config(found: Tuning, path: Path) -> None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
 from truepair.cli.console import Console
-from truepair.cli.id_text import as_ids, separated_or_listed
-from truepair.cli.options import ModelFile, WithoutOptimizer, option, refuse, unpacked
-from truepair.cli.sources import Reading, described
-from truepair.cli.table_files import check_output
+from truepair.cli.id_text import read_ids_or_file
+from truepair.cli.options import ModelFile, OutputModel, WithoutOptimizer, option, refuse, unpacked
+from truepair.cli.sources import Reading
 from truepair.data.sources.sql_urls import without_password
-from truepair.errors import InputError, check_choice
+from truepair.errors import InputError
 
 if TYPE_CHECKING:
-    from truepair.recommender.estimator import Recommender
     from truepair.storage.types import Json
 
 
@@ -25,15 +22,13 @@ if TYPE_CHECKING:
 class UpdateOptions:
     """Options of `update` alone."""
 
-    output: Path = option("The file to save to; it may be MODEL itself.", "--output", "-o", default=MISSING)
+    output: OutputModel
     epochs: int | None = option(
         "Epochs of training; 0 only gives vectors to new users and items. [default: 5]"
     )
     forget: str | None = option("Items to remove first, or a file with one id a line.", metavar="A,B,…|FILE")
     forget_users: str | None = option("Users to remove first, in the same way.", metavar="A,B,…|FILE")
-    unknown: str = option(
-        "Ids to forget that the model does not know: `error`, or `drop` them.", default="error"
-    )
+    unknown: str = option("Unknown ids to forget: `error`, or `drop` them.", default="error")
     no_optimizer: WithoutOptimizer = False
 
 
@@ -52,11 +47,12 @@ def update(
     """Learn from new interactions, or forget items and users.
 
     The model goes on from where it is. If anything fails, no file is changed.
+
+    Example:
+      truepair update model.truepair today.csv -o model.truepair --forget expired.txt
     """
     from truepair.recommender.estimator import Recommender
 
-    check_output(args.output)
-    check_choice("unknown", args.unknown, ["error", "drop"])
     if source is None and args.forget is None and args.forget_users is None:
         raise InputError("give new interactions, --forget or --forget-users; else there is nothing to do.")
     if source is None:
@@ -64,11 +60,13 @@ def update(
     fitted = Recommender.load(model)
     before = len(fitted.facts_.get("updates", []))
     if args.forget is not None or args.forget_users is not None:
-        _forget(fitted, args.forget, args.forget_users, args.unknown)
+        fitted.forget(
+            items=read_ids_or_file(fitted.seen_.item_ids, "item", args.forget),
+            users=read_ids_or_file(fitted.seen_.user_ids, "user", args.forget_users),
+            unknown=cast(Literal["error", "drop"], args.unknown),
+        )
     if source is not None:
-        data = reading.interactions(source, progress=not console.quiet)
-        console.say(described(data))
-        fitted.update(data, epochs=args.epochs, progress=not console.quiet)
+        fitted.update(reading.read(source, console), epochs=args.epochs, progress=not console.quiet)
     fitted.save(args.output, updatable=not args.no_optimizer)
     records = fitted.facts_.get("updates", [])[before:]
     seen = fitted.seen_
@@ -76,16 +74,6 @@ def update(
     facts = {"source": source and without_password(source), "model": str(args.output), **sizes}
     text = "\n".join([*map(_line, records), f"saved to {args.output}"])
     console.done(text, {**facts, "updates": records})
-
-
-def _forget(fitted: Recommender, items: str | None, users: str | None, unknown: str) -> None:
-    ids = {"items": fitted.seen_.item_ids, "users": fitted.seen_.user_ids}
-    named = {
-        what: as_ids(separated_or_listed(text, what[:-1]), ids[what], what[:-1])
-        for what, text in (("items", items), ("users", users))
-        if text is not None
-    }
-    fitted.forget(**named, unknown=cast(Literal["error", "drop"], unknown))
 
 
 def _line(record: Json) -> str:
@@ -101,12 +89,11 @@ def add_items(
         str,
         typer.Argument(
             metavar="TABLE",
-            help="A file or URL#table with one row an item: new items; for a model without features, all "
-            "known ones too.",
+            help="A file or URL#table of the new items; for a model without features, all known ones too.",
         ),
     ],
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to save the model to.")],
+    output: OutputModel,
     popularity: Annotated[
         float | None,
         typer.Option(
@@ -116,17 +103,18 @@ def add_items(
     ] = None,
     console: Console,
 ) -> None:
-    """Add items that nobody has yet to a model, by their features."""
+    """Add items without interactions to a model, by their features.
+
+    Example:
+      truepair add-items model.truepair new_items.csv -o model.truepair
+    """
     from truepair.recommender.estimator import Recommender
 
-    check_output(output)
     fitted = Recommender.load(model)
     more = fitted.add_items(table, popularity=popularity)
     more.save(output)
     n = int(more.model_.added.sum() - fitted.model_.added.sum())
     cosine = None if more.model_.item_map is None else more.model_.item_map.cosine
-    how = (
-        "" if cosine is None else f"; cosine of predicted and trained vectors {cosine:.2f}, on held-out items"
-    )
+    how = "" if cosine is None else f"; cosine with trained vectors {cosine:.2f} on held-out items"
     facts = {"model": str(output), "added": n, "items": more.seen_.n_items, "cosine": cosine}
     console.done(f"{n:,} items are added to {more.seen_.n_items - n:,}{how}\nsaved to {output}", facts)
