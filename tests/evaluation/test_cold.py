@@ -7,8 +7,8 @@ from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.errors import InputError
-from truepair.evaluation import COLD, Validation, compare, evaluate
-from truepair.evaluation.cold import History
+from truepair.evaluation import Validation, compare, evaluate
+from truepair.evaluation.cold import COLD, History
 
 N_USERS, N_ITEMS, NEW = 30, 25, 22  # users from NEW on have no pair in train
 RNG = np.random.default_rng(3)

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from truepair.errors import InputError
-from truepair.evaluation import Evaluation, compare, compare_all, holm
+from truepair.evaluation import Evaluation, compare, compare_all
+from truepair.evaluation.statistics import holm
 
 
 def evaluation(ndcg, recall=None, users=None):

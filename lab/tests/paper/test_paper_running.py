@@ -14,7 +14,8 @@ import torch
 from typer.testing import CliRunner
 
 from truepair.data.split_recipes import split_random
-from truepair.evaluation import evaluate, holm
+from truepair.evaluation import evaluate
+from truepair.evaluation.statistics import holm
 from truepair.search.trials import Trial
 from truepair.training import fit
 from truepair_lab.cli.main import app

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from truepair.storage.types import Json
 
 
-def _defaulted(help: str, *names: str) -> Any:
+def _defaulted(help: str) -> Any:
     """An option whose default is that of `Recommender`."""
-    return option(f"{help} [default: {{default}}]", *names)
+    return option(f"{help} [default: {{default}}]")
 
 
 @dataclass(frozen=True)
@@ -27,24 +27,18 @@ class Training:
     encoder: str | None = _defaulted("The encoder: {truepair.models.closed_forms.ALL_ENCODERS}.")
     sampler: str | None = _defaulted("The sampler: {truepair.sampling.SAMPLERS}.")
     dim: int | None = _defaulted("The length of the vectors.")
-    tau: str | None = _defaulted(
-        "The prior, for losses that use it: a number, `density`, `auto`, `per-user`."
-    )
+    tau: str | None = _defaulted("The prior, for losses with one: a number, `density`, `auto`, `per-user`.")
     epochs: int | None = _defaulted("The maximum number of epochs.")
-    patience: str | None = _defaulted(
-        "Stop after this many epochs without a better validation score; `none`: never."
-    )
+    patience: str | None = _defaulted("Stop after this many epochs without a better score; `none`: never.")
     batch_size: int | None = option(
-        "Interactions of a step; with sampler `full`, users. By default it depends on the data."
+        "Batch size, in interactions (in users with --sampler full). By default it depends on the data."
     )
     learning_rate: float | None = _defaulted("The learning rate.")
     weight_decay: float | None = _defaulted("The L2 penalty on all vectors.")
     n_unlabelled: int | None = _defaulted(
         "Unlabelled items sampled for each interaction, unless all are used."
     )
-    validation: float | None = _defaulted(
-        "The share of the interactions held out to choose the epoch; 0: none. `tune` scores trials by it."
-    )
+    validation: float | None = _defaulted("A share held out to choose the epoch; `tune` scores trials by it.")
     hold_out: str | None = _defaulted(
         "Which interactions to hold out: {truepair.spec.HOLD_OUTS}. `last`: the latest of each user; `auto`: "
         "`last` where there are times and the test part is not random."
@@ -55,8 +49,7 @@ class Training:
     device: str | None = _defaulted("The device: auto, cpu, cuda.")
     auto: bool | None = _defaulted(
         "Choose what is not given of temperature, popularity, dimension, epochs and the blend with EASE by "
-        "short runs on held-out interactions; only for loss infonce with sampler full.",
-        "--auto/--no-auto",
+        "short runs on held-out interactions; only for loss infonce with sampler full."
     )
     config: Path | None = option(
         "A TOML file of parameters; options and --set override it. If they change the loss, the file's "
@@ -68,8 +61,12 @@ class Training:
     )
 
     def recommender(self, **more: object) -> Recommender:
-        """The recommender of all these parameters; they are checked."""
-        return checked_recommender(self.flat(**more))
+        """The recommender of all these parameters; they are checked before any data is read."""
+        from truepair.recommender.estimator import Recommender
+
+        model = Recommender.of(self.flat(**more))
+        _ = model.spec  # raises
+        return model
 
     def flat(self, **more: object) -> Json:
         """The given parameters, flat; `more` are further options. --set overrides options and the file."""
@@ -83,15 +80,6 @@ class Training:
         settings = overlay(settings, given)
         settings = overlay(settings, dict(map(assignment, self.set or [])))
         return {name: _plain(name, value) for name, value in settings.items()}
-
-
-def checked_recommender(flat: Json) -> Recommender:
-    """The recommender of flat parameters; they are checked before any data is read."""
-    from truepair.recommender.estimator import Recommender
-
-    model = Recommender.of(flat)
-    _ = model.spec  # raises
-    return model
 
 
 def read_toml(path: Path | None) -> Json:

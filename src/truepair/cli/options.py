@@ -31,37 +31,27 @@ def _check_report(path: Path | None) -> Path | None:
     return check_output(path)
 
 
-DataDir = Annotated[
-    Path | None,
-    typer.Option(help="The folder that holds <dataset>/<file>. [default: TRUEPAIR_DATA]"),
-]
+DataDir = Annotated[Path | None, typer.Option(help="Where <dataset>/<file> are. [default: TRUEPAIR_DATA]")]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file saved by `truepair fit`.")]
 SourceText = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="A file, a folder of Parquet files, a prepared folder, the URL of a database, or the name of a "
-        "dataset.",
+        help="A file, a folder (Parquet or prepared), a database's URL, or a dataset.",
     ),
 ]
 TestPart = Annotated[
     str | None,
-    typer.Option(
-        metavar="SHARE|given",
-        help="Hold out a test part: this share of the interactions, or `given`, that of the source.",
-    ),
+    typer.Option(metavar="SHARE|given", help="Hold out this share, or the source's own test part."),
 ]
 OutputModel = Annotated[
     Path,
-    typer.Option(
-        "--output", "-o", callback=check_output, help="The file to save the model to; it may be MODEL."
-    ),
+    typer.Option("--output", "-o", callback=check_output, help="The file to save to; it may be MODEL."),
 ]
 Report = Annotated[
     Path | None,
     typer.Option("--out", "-o", callback=_check_report, help="The file of a report with figures."),
 ]
-OutputFile = Annotated[Path | None, typer.Option(callback=check_output)]
 WithoutOptimizer = Annotated[
     bool,
     typer.Option(
@@ -70,9 +60,7 @@ WithoutOptimizer = Annotated[
         "on from the vectors alone.",
     ),
 ]
-LossName = Annotated[
-    str | None, typer.Option(help="The loss: {truepair.losses.LOSSES}. [default: {default}]")
-]
+LossName = Annotated[str | None, typer.Option(help="The loss: {truepair.losses.LOSSES} [default: {default}]")]
 ColdUsers = Annotated[
     str,
     typer.Option(help="Users without a trained pair: `popular` items, `separate` leaves them out, `error`."),
@@ -84,6 +72,11 @@ Seed = Annotated[int, typer.Option(help="The seed of all random numbers.")]
 def option(help: str, *names: str, default: object = None, **more: Any) -> Any:
     """An option as the field of a dataclass."""
     return field(default=default, metadata={"option": typer.Option(*names, help=help, **more)})
+
+
+def argument(help: str, metavar: str) -> Any:
+    """An argument that may be left out, as the field of a dataclass."""
+    return field(default=None, metadata={"option": typer.Argument(help=help, metavar=metavar)})
 
 
 def unpacked(command: Callable[..., None]) -> Callable[..., None]:

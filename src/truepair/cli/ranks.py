@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from truepair.cli.console import Console
+from truepair.cli.options import refuse
 from truepair.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,7 +50,4 @@ class Ranks(NamedTuple):
                 f"engine = {model.engine!r} trains in one process, and {self.size} were started; use "
                 "--engine distributed, or start one."
             )
-        if budget is not None:
-            raise InputError(
-                f"--budget {budget} has no use with {self.size} processes, whose clocks differ; leave it out."
-            )
+        refuse({"--budget": budget}, f"with {self.size} processes, whose clocks differ")

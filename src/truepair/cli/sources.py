@@ -36,39 +36,25 @@ class Reading:
     rating: str | None = _column("rating")
     weight: str | None = _column("weight")
     time: str | None = _column("time")
-    chronological: bool | None = option(
-        "The rows are in order of time; there is no time column.", "--chronological"
-    )
-    query: str | None = option(
-        "The rows of a database: 'select user_id, item_id from clicks'.", metavar="SQL"
-    )
-    format: str | None = option(
-        "The format, if not that of the file name: {truepair.data.sources.formats.FORMATS}."
-    )
-    header: bool | None = option("Whether the first line names the columns.", "--header/--no-header")
+    chronological: bool | None = option("The order of rows is their time.", "--chronological")
+    query: str | None = option("Rows of a database: 'select user_id, item_id from clicks'.", metavar="SQL")
+    format: str | None = option("The format, if not recognised: {truepair.data.sources.formats.FORMATS}.")
+    header: bool | None = option("Whether the first line names the columns.")
     encoding: str | None = option("The encoding of the file. [default: UTF-8]")
-    duplicates: str | None = option(
-        "Which row of a repeated interaction to keep: {truepair.data.rows.pairs.DUPLICATES}."
-    )
+    duplicates: str | None = option("The kept row of repeats: {truepair.data.rows.pairs.DUPLICATES}.")
     missing: str | None = option("Rows that miss a value: {truepair.data.rows.options.MISSING}.")
-    items: str | None = option(
-        "The catalogue, one item id a line; keeps items without an interaction.", metavar="FILE"
-    )
+    items: str | None = option("All item ids, one a line: also those without interactions.", metavar="FILE")
     kind: str | None = option("The column with the kinds of --feedback.", metavar="COLUMN")
     feedback: str | None = option(
         "Weights of kinds of rows: view=1,cart=3,buy=10. 0 removes rows, -1 is a dislike.", metavar="KIND=N,…"
     )
-    half_life: str | None = option(
-        "Halve weights for every such time before --now: 90d, 12h, 2w.", metavar="TIME"
-    )
+    half_life: str | None = option("Halve weights for each such age: 90d, 12h, 2w.", metavar="TIME")
     now: str | None = option("The time of --half-life. [default: the newest time]", metavar="TIME")
     counts: str | None = option("Weights from counts: 1 + log(count), or N at most.", metavar="log|cap:N")
     dislikes: bool | None = option("Weights below 0 are dislikes.", "--dislikes")
     max_disliked_rating: float | None = option("Interactions with this rating or a lower one are dislikes.")
     min_rating: float | None = option("Drop interactions with a lower rating.")
-    core: str | None = option(
-        "The least number of items of a user (N), of users of an item (M).", metavar="N|N,M"
-    )
+    core: str | None = option("The least items of a user (N), users of an item (M).", metavar="N|N,M")
     data_dir: DataDir = None
 
     def interactions(self, source: str, progress: bool = False) -> Interactions:

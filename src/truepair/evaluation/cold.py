@@ -70,3 +70,22 @@ def check_cold(cold: str, n_cold: int, n_users: int) -> None:
 def counted(cold: str, is_cold: Mask) -> Mask:
     """Who counts in the means: with "separate", only users with a trained pair."""
     return ~is_cold if cold == "separate" else np.ones(len(is_cold), dtype=bool)
+
+
+def check_history(cold: str, is_cold: Mask, what: str) -> None:
+    """`check_cold` of the users of `what`; it is an error, too, if none of them has a trained pair."""
+    check_cold(cold, int(is_cold.sum()), len(is_cold))
+    if is_cold.all():
+        raise InputError(
+            f"none of the {len(is_cold):,} users of {what} has a training interaction; evaluate users that "
+            "the model was trained on, with train and target of one split."
+        )
+
+
+def check_same_ids(what: str, part: Interactions, train: Interactions) -> None:
+    """Raise if codes of `part` mean other users or items than those of `train`."""
+    if (part.user_ids, part.item_ids) != (train.user_ids, train.item_ids):
+        raise InputError(
+            f"{what} and train have other ids, so the same code means another user or item; use parts of one "
+            "split, or split_given, which merges the ids of separate parts."
+        )

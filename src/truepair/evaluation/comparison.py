@@ -86,7 +86,13 @@ def compare_all(
 
     `p_corrected` is Holm's correction over all the comparisons of this call.
     """
-    pairs = _pairs_of_names(list(evaluations), baseline)
+    names = list(evaluations)
+    if len(names) < 2:
+        raise InputError(f"{len(names)} evaluations cannot be compared; give two or more.")
+    if baseline is None:
+        pairs = list(combinations(names, 2))
+    else:
+        pairs = [(name, check_choice("baseline", baseline, names)) for name in names if name != baseline]
     found = [
         replace(
             compare(evaluations[a], evaluations[b], metric, level=level, flips=flips, seed=seed), a=a, b=b
@@ -98,15 +104,6 @@ def compare_all(
         raise InputError("metrics is empty; name one metric or more, such as 'ndcg@20'.")
     corrected = holm([comparison.p_value for comparison in found])
     return [replace(one, p_corrected=p) for one, p in zip(found, corrected, strict=True)]
-
-
-def _pairs_of_names(names: list[str], baseline: str | None) -> list[tuple[str, str]]:
-    if len(names) < 2:
-        raise InputError(f"{len(names)} evaluations cannot be compared; give two or more.")
-    if baseline is None:
-        return list(combinations(names, 2))
-    check_choice("baseline", baseline, names)
-    return [(name, baseline) for name in names if name != baseline]
 
 
 def _check_same_users(a: Evaluation, b: Evaluation) -> None:

@@ -6,20 +6,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
+from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
-from truepair.errors import InputError, check_choice, check_type, check_whole
-from truepair.evaluation.cold import Cold, history_of
+from truepair.errors import InputError, check_choice, check_whole
+from truepair.evaluation.cold import Cold, counted, history_of
 from truepair.evaluation.judged import Judged
 from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, Hits, parse_metric
 from truepair.evaluation.results import Evaluation
 from truepair.evaluation.task import Task
 from truepair.ranking.prepared_items import Matrix, TopK
-from truepair.ranking.selection import Exclude, as_masks
+from truepair.ranking.selection import Exclude
 from truepair.ranking.sharded_top_k import sharded_top_k
-from truepair.storage.types import Table
+from truepair.storage.types import Json, Table
 
 
 class HasMatrices(Protocol):
@@ -74,15 +75,13 @@ def evaluate(
         return _evaluate_judged(model, target, ks, train, cold, candidates)
     if target is None:
         raise InputError("there is no target; give a Split, a part such as split.test, or candidates.")
-    check_type("target", target, Interactions, "give a Split, or a part such as split.test")
-    masks = as_masks(exclude)
-    known = train if train is not None else masks[0] if masks else None
-    task = Task.checked(target, masks, train, cold, None if known is None else history_of(model, known))
+    task = Task.checked(target, exclude, train, cold, model)
     listed, hits = task.listed(task.ranker(*matrices_of(model)), ks[-1])
-    popularity = task.train.item_counts
+    kept, popularity = counted(task.cold, task.is_cold), task.train.item_counts
     named = ((f"{name}@{k}", f, k) for name, f in CATALOGUE_METRICS.items() for k in ks)
-    catalogue = {name: f(listed[task.counted, :k], popularity) for name, f, k in named}
-    return _evaluation(task, hits, ks, catalogue)
+    catalogue = {name: f(listed[kept, :k], popularity) for name, f, k in named}
+    facts: Json = {"n_users_without_target": target.n_users - len(task.users), "target": target.hash}
+    return _evaluation(task, hits, ks, target.items, catalogue=catalogue, **facts)
 
 
 def _evaluate_judged(
@@ -98,28 +97,35 @@ def _evaluate_judged(
         raise InputError("with candidates, train is needed: give the pairs that the model was trained on.")
     judged = Judged.checked(candidates, target, train, cold, history_of(model, train))
     hits, auc = judged.ranked(*matrices_of(model), ks[-1])
-    return _evaluation(judged, hits, ks, auc=auc)
+    pairs, positive = judged.candidates, judged.candidates.take(judged.positive)
+    without = (pairs.user_counts > 0) & (judged.n_positive == 0)
+    all_positive = (judged.n_positive > 0) & (judged.n_positive == pairs.user_counts)
+    facts = {"n_users_without_target": int(without.sum()), "n_users_all_positive": int(all_positive.sum())}
+    digest = f"{positive.hash} among {pairs.hash}"
+    return _evaluation(judged, hits, ks, positive.items, {"auc": auc}, catalogue={}, target=digest, **facts)
 
 
 def _evaluation(
     task: Task | Judged,
     hits: Hits,
     ks: tuple[int, ...],
-    catalogue: Mapping[str, float] = MappingProxyType({}),
-    **more: Floats,
+    target_items: Codes,
+    more: Mapping[str, Floats] = MappingProxyType({}),
+    **facts: Any,
 ) -> Evaluation:
     """The evaluation of these hits: users who count, and those without a trained pair."""
-    per_user = {
-        f"{name}@{k}": f(hits[:, :k], task.n_target) for name, f in METRICS.items() for k in ks
-    } | more
-    counted, cold = (
-        (task.users[who], {name: values[who] for name, values in per_user.items()})
-        for who in (task.counted, task.is_cold)
-    )
-    n_unseen = int((task.train.item_counts[task.target_items] == 0).sum())
-    sizes = task.n_users_without_target, n_unseen
+    names = ((f"{name}@{k}", f, k) for name, f in METRICS.items() for k in ks)
+    per_user = {name: f(hits[:, :k], task.n_target) for name, f, k in names} | dict(more)
+    kept = counted(task.cold, task.is_cold)
     return Evaluation(
-        *counted, catalogue, ks, *sizes, task.digest, task.cold, *cold, task.n_users_all_positive
+        task.users[kept],
+        {name: values[kept] for name, values in per_user.items()},
+        ks=ks,
+        n_unseen_pairs=int((task.train.item_counts[target_items] == 0).sum()),
+        cold=task.cold,
+        cold_users=task.users[task.is_cold],
+        cold_per_user={name: values[task.is_cold] for name, values in per_user.items()},
+        **facts,
     )
 
 
@@ -189,7 +195,7 @@ class Validation:
     def _values(self, best_items: Callable[..., TopK]) -> Floats:
         name, k = parse_metric(self.metric)
         _, hits = self._task.listed(best_items, k)
-        return METRICS[name](hits, self._task.n_target)[self._task.counted]
+        return METRICS[name](hits, self._task.n_target)[counted(self.cold, self._task.is_cold)]
 
     def __call__(self, model: HasMatrices) -> float:
         """The score of the matrices that the model has now.

@@ -12,7 +12,7 @@ from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.reading import read_interactions
 from truepair.errors import InputError, check_type
-from truepair.evaluation.cold import Cold, History, check_cold, counted
+from truepair.evaluation.cold import Cold, History, check_history, check_same_ids
 from truepair.evaluation.metrics import Floats, Hits, Mask
 from truepair.models.factor_matrices import dot_rows, n_rows
 from truepair.ranking.prepared_items import Matrix, checked_matrices, tie_order
@@ -63,36 +63,11 @@ class Judged:
         """How many positive candidates each of `users` has (n,)."""
         return np.asarray(self.n_positive[self.users])
 
-    @property
-    def n_users_without_target(self) -> int:
-        """Users who have candidates, none of them positive."""
-        return int(((self.candidates.user_counts > 0) & (self.n_positive == 0)).sum())
-
-    @property
-    def n_users_all_positive(self) -> int:
-        """Users who have positive candidates only: every order of them is perfect."""
-        return int(((self.n_positive > 0) & (self.n_positive == self.candidates.user_counts)).sum())
-
-    @property
-    def target_items(self) -> Codes:
-        """The items of the positive candidates."""
-        return self.candidates.items[self.positive]
-
-    @property
-    def digest(self) -> str:
-        """A checksum of the candidates and their labels."""
-        return f"{self.candidates.take(self.positive).hash} among {self.candidates.hash}"
-
     @cached_property
     def is_cold(self) -> Mask:
         """Which of `users` have no trained pair (n,)."""
         first = self.codes[self.candidates.indptr[self.users]]
         return (first < 0) | ~self.history.users[first]
-
-    @property
-    def counted(self) -> Mask:
-        """Which of `users` count in the means (n,)."""
-        return counted(self.cold, self.is_cold)
 
     def ranked(self, users: Matrix, items: Matrix, k: int) -> tuple[Hits, Floats]:
         """Which of the best k candidates are positive (n, k), and the AUC (n,); for each of `users`.
@@ -144,12 +119,7 @@ class Judged:
                 f"no user has a positive and a negative one among the {len(self.candidates):,} candidates, "
                 "so no order can be judged; give candidates with both labels."
             )
-        check_cold(self.cold, int(self.is_cold.sum()), len(self.users))
-        if self.is_cold.all():
-            raise InputError(
-                f"none of the {len(self.users):,} users of the candidates has a training interaction; "
-                "give candidates of the users that the model was trained on."
-            )
+        check_history(self.cold, self.is_cold, "the candidates")
         known = self.codes >= 0
         if seen := int(self.train.has(self.codes[known], self.candidates.items[known]).sum()):
             raise InputError(
@@ -179,11 +149,7 @@ def _of_target(candidates: Table, target: Interactions, train: Interactions) -> 
         "candidates", candidates, Interactions, "with a target, give the candidates as Interactions too"
     )
     for what, part in (("candidates", candidates), ("target", target)):
-        if (part.user_ids, part.item_ids) != (train.user_ids, train.item_ids):
-            raise InputError(
-                f"{what} and train have other ids, so the same code means another user or item; use "
-                "split_given, which merges the ids of separate parts."
-            )
+        check_same_ids(what, part, train)
     missing = int((~candidates.has(target.users, target.items)).sum())
     if missing:
         raise InputError(

@@ -11,7 +11,7 @@ import numpy as np
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_type
-from truepair.evaluation.cold import Cold, History, check_cold, counted
+from truepair.evaluation.cold import Cold, History, check_history, check_same_ids, history_of
 from truepair.evaluation.metrics import Hits, Mask
 from truepair.models.factor_matrices import n_rows
 from truepair.ranking.prepared_items import Matrix, TopK
@@ -27,28 +27,26 @@ class Task:
     train: Interactions  # what the model was trained on
     history: History  # who has a trained pair, and what is popular
     cold: Cold = "popular"  # the policy for users without one
-    n_users_all_positive = 0  # such users are left out of judged candidates only
 
     @staticmethod
     def checked(
         target: Interactions,
-        exclude: Exclude,
+        exclude: Exclude | None,
         train: Interactions | None,
         cold: Cold = "popular",
-        history: History | None = None,
+        model: object = None,
     ) -> Task:
         """The task, or an error that says why it is invalid; `train` is by default the first of `exclude`.
 
-        `history` is by default that of `train`.
+        What a Recommender knows about its users replaces what `train` says.
         """
         check_type("target", target, Interactions, "give a Split, or a part such as split.test")
         masks = as_masks(exclude)
         if train is None and not masks:
             raise InputError("exclude is empty and train is not given; pass the train part as exclude.")
         train = masks[0] if train is None else train
-        task = Task(target, masks, train, History.of(train) if history is None else history, cold)
+        task = Task(target, masks, train, history_of(model, train), cold)
         task._check()
-        check_cold(cold, int(task.is_cold.sum()), len(task.users))
         return task
 
     @cached_property
@@ -65,26 +63,6 @@ class Task:
     def is_cold(self) -> Mask:
         """Which of `users` have no trained pair (n,)."""
         return ~self.history.users[self.users]
-
-    @cached_property
-    def counted(self) -> Mask:
-        """Which of `users` count in the means (n,)."""
-        return counted(self.cold, self.is_cold)
-
-    @property
-    def n_users_without_target(self) -> int:
-        """Users who have no target item."""
-        return self.target.n_users - len(self.users)
-
-    @property
-    def target_items(self) -> Codes:
-        """The items of the target."""
-        return self.target.items
-
-    @property
-    def digest(self) -> str:
-        """A checksum of the target."""
-        return self.target.hash
 
     def ranker(self, users: Matrix, items: Matrix) -> Callable[..., TopK]:
         """`top_k` of these matrices, for `listed`."""
@@ -110,26 +88,16 @@ class Task:
         target = self.target
         check_shapes((target.n_users, target.n_items), self.masks)
         check_shapes((target.n_users, target.n_items), [self.train], "train")
-        for other in (*self.masks, self.train):
-            if (other.user_ids, other.item_ids) != (target.user_ids, target.item_ids):
-                raise InputError(
-                    "target and exclude or train have other ids, so the same code means another user or "
-                    "item; use parts of one split, which share their codes."
-                )
+        for part in (target, *self.masks):
+            check_same_ids("target or exclude", part, self.train)
         if len(target) == 0:
             raise InputError(
                 "nothing to evaluate: target has no pairs; give the split a larger held-out share."
             )
-        hidden = np.zeros(len(target), dtype=bool)
-        for mask in self.masks:
-            hidden |= has_pairs(mask, target.users, target.items)
-        if hidden.any():
+        hidden = [has_pairs(mask, target.users, target.items) for mask in self.masks]
+        if n_hidden := int(np.any(hidden, axis=0).sum()):
             raise InputError(
-                f"{hidden.sum():,} of {len(hidden):,} target pairs are also in exclude, so no list can hold "
+                f"{n_hidden:,} of {len(target):,} target pairs are also in exclude, so no list can hold "
                 "them; exclude only what came before the target."
             )
-        if self.is_cold.all():
-            raise InputError(
-                f"none of the {len(self.users):,} users of target has a training interaction; "
-                "use train and target of one split that keeps each user in both."
-            )
+        check_history(self.cold, self.is_cold, "target")

@@ -98,7 +98,7 @@ def test_an_error_names_the_rank(clicks, tmp_path, monkeypatch):
     [
         (Recommender(encoder="ease"), None, "2 processes were started, and EASE"),
         (Recommender(engine="reference"), None, "engine = 'reference' trains in one process"),
-        (Recommender(), "2min", "--budget 2min has no use with 2 processes"),
+        (Recommender(), "2min", "--budget 2min has no effect with 2 processes"),
     ],
 )
 def test_what_processes_cannot_do_together_is_an_error(model, budget, message):

@@ -21,11 +21,10 @@ class BacktestOptions:
     """Options of `backtest` alone."""
 
     every: str | None = option(
-        "The length of a period: 7d, 12h, or a number in the unit of the times. [default: 7d]",
-        metavar="DURATION",
+        "The length of a period: 7d, 12h, or a number in the unit of the times. [default: 7d]", metavar="TIME"
     )
     train: str | None = option(
-        "The window that a model learns from, such as 90d. [default: everything before]", metavar="DURATION"
+        "The window that a model learns from, such as 90d. [default: everything before]", metavar="TIME"
     )
     periods: int | None = option("The last N periods. Without --every: N periods of equal size.", metavar="N")
     strategies: str = option(

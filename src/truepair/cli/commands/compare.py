@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from truepair.cli.configuration import Training, checked_recommender
+from truepair.cli.configuration import Training
 from truepair.cli.console import Console, aligned
 from truepair.cli.options import DataDir, Seed, SourceText, TestPart, option, unpacked
 from truepair.cli.sources import Reading
@@ -61,7 +61,7 @@ def compare(
     from truepair.evaluation import compare_all
 
     models = _models(training, [name.strip() for name in args.losses.split(",")], console)
-    trained = [model for model in models.values() if model.spec.closed_form is None]
+    trained = [model for model in models.values() if model.spec.closed_form is None]  # checks all parameters
     first = (trained or list(models.values()))[0]  # closed forms hold nothing out
     test = args.test or reading.test_of(source) or "0.2"
     split = reading.split(source, test, first, console)
@@ -97,6 +97,7 @@ def compare(
 def _models(training: Training, names: list[str], console: Console) -> dict[str, Recommender]:
     from truepair.losses import LOSSES
     from truepair.models.closed_forms import CLOSED
+    from truepair.recommender.estimator import Recommender
     from truepair.spec.defaults import USED_BY_CLOSED_FORMS
 
     if any(text.partition("=")[0].strip() == "loss" for text in training.set or []):
@@ -120,7 +121,7 @@ def _models(training: Training, names: list[str], console: Console) -> dict[str,
         if name in CLOSED:
             flat = training.flat(encoder=name)
             flats[name] = {key: flat[key] for key in flat if used is None or key in used}
-    return {name: checked_recommender(flats[name]) for name in names}
+    return {name: Recommender.of(flats[name]) for name in names}
 
 
 def _run(

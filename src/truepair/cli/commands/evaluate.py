@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from truepair.cli.console import Console
-from truepair.cli.options import ColdUsers, ModelFile, option, refuse, unpacked, whole_numbers
+from truepair.cli.options import ColdUsers, ModelFile, argument, option, refuse, unpacked, whole_numbers
 from truepair.cli.sources import Reading, find_source
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError, check_choice
@@ -20,8 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions:
-    """Options of `evaluate` alone."""
+    """Argument and options of `evaluate` alone."""
 
+    source: str | None = argument("Held-out interactions: a file, folder, database or dataset.", "[SOURCE]")
     candidates: str | None = option(
         "Judged pairs instead of SOURCE: only these are ranked. The file has the column label (1 or 0), or "
         "ratings with --min-rating.",
@@ -33,19 +32,7 @@ class EvaluateOptions:
 
 
 @unpacked
-def evaluate(
-    model: ModelFile,
-    source: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[SOURCE]", help="Held-out interactions: a file, a folder, a database, or a dataset."
-        ),
-    ] = None,
-    *,
-    args: EvaluateOptions,
-    reading: Reading,
-    console: Console,
-) -> None:
+def evaluate(model: ModelFile, args: EvaluateOptions, reading: Reading, console: Console) -> None:
     """Evaluate a model on held-out interactions, or on judged pairs.
 
     Pairs that the model was trained on are neither recommended nor counted. Users without a trained pair get
@@ -65,10 +52,10 @@ def evaluate(
     metric = args.metric or fitted.metric
     lengths = {*whole_numbers("k", args.k), 1 if metric == "auc" else parse_metric(metric)[1]}
     how: Json = {"ks": sorted(lengths), "cold": args.cold}
-    if source is not None and args.candidates is None:
-        split = reading.prepared_split(source)
-        given = reading.interactions(source, not console.quiet) if split is None else split.test
-    elif source is None and args.candidates is not None:
+    if args.source is not None and args.candidates is None:
+        split = reading.prepared_split(args.source)
+        given = reading.interactions(args.source, not console.quiet) if split is None else split.test
+    elif args.source is None and args.candidates is not None:
         given = judged(reading, args.candidates)
     else:
         raise InputError("give either held-out pairs (SOURCE) or judged pairs (--candidates FILE).")

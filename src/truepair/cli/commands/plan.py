@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from truepair.cli.console import Console, aligned
-from truepair.cli.options import option, refuse, unpacked
+from truepair.cli.options import argument, option, refuse, unpacked
 from truepair.errors import InputError, check_choice
 
 if TYPE_CHECKING:
@@ -19,8 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
-    """Options of `plan`."""
+    """Argument and options of `plan`."""
 
+    source: str | None = argument("A folder of `truepair prepare`; only its manifest is read.", "SOURCE")
     gpus: int = option("The largest number of GPUs to consider.", default=8, min=1, max=65536)
     gpu: str = option("The kind of GPU: {truepair.distributed.devices.DEVICES}.", default="h200")
     link: str | None = option(
@@ -42,17 +41,7 @@ class PlanOptions:
 
 
 @unpacked
-def plan(
-    source: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SOURCE", help="A folder that `truepair prepare` made; only its manifest is read."
-        ),
-    ] = None,
-    *,
-    args: PlanOptions,
-    console: Console,
-) -> None:
+def plan(args: PlanOptions, console: Console) -> None:
     """Plan training on GPUs: its time and memory, and how many to use.
 
     The table has the time of an epoch and the memory of a device by the number of GPUs. The times are those
@@ -69,12 +58,12 @@ def plan(
 
     check_choice("optimizer_state", args.optimizer_state, PLACES)
     device = DEVICES[check_choice("gpu", args.gpu, DEVICES)]
-    shape = _shape(source, {"--users": args.users, "--items": args.items, "--pairs": args.pairs})
+    shape = _shape(args.source, {"--users": args.users, "--items": args.items, "--pairs": args.pairs})
     n_columns = columns_of(shape[1], args.columns)
     size = TrainingSize(*shape, args.dim, args.batch, n_columns, "adam", args.optimizer_state)
     speed = None if args.link is None else link_speed(args.link)
     found = planned(size, device, args.gpus, speed)
-    command = None if found.best is None else _command(found, source, args.columns)
+    command = None if found.best is None else _command(found, args.source, args.columns)
     console.give(_text(found, command), _facts(found, command))
 
 

@@ -24,9 +24,7 @@ class PrepareOptions:
 
     output: Path | None = option("The folder to make. It must not exist.", "--output", "-o")
     memory: str = option("About how much memory may be used: 4GB, 800MB.", default="4GB", metavar="SIZE")
-    temp: Path | None = option(
-        "A folder on disk for what does not fit into memory. [default: beside --output]"
-    )
+    temp: Path | None = option("A folder for what does not fit into memory. [default: beside --output]")
     test: float | None = option("Hold out a random share as the test part.", metavar="SHARE")
     valid: float = option("Hold out a random share of the rest for validation.", default=0.0, metavar="SHARE")
     seed: Seed = 0

@@ -23,12 +23,8 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 class PriorOptions:
     """Options of `prior` alone."""
 
-    plot: Path | None = option(
-        "Draw the curves behind each method to this .svg or .png file.", callback=check_output
-    )
-    per_user: Path | None = option(
-        "Write τ of each user to this .csv, .parquet or .jsonl file.", callback=check_output
-    )
+    plot: Path | None = option("Draw the methods' curves to this .svg or .png file.", callback=check_output)
+    per_user: Path | None = option("Write each user's τ to .csv, .parquet or .jsonl.", callback=check_output)
     resamples: int = option("The number of bootstrap resamples for the interval.", default=100)
     seed: Seed = 0
     device: str = option("The device: auto, cpu, cuda.", default="auto")

@@ -209,9 +209,7 @@ def similar(
     ids: Annotated[list[str], typer.Argument(metavar="ITEM...", help="Items of the model.")],
     *,
     k: ListLength = 10,
-    users: Annotated[
-        bool, typer.Option("--users", help="The ids are those of users; list similar users.")
-    ] = False,
+    users: Annotated[bool, typer.Option("--users", help="The ids are those of users.")] = False,
     console: Console,
 ) -> None:
     """List the items most similar to the given ones.

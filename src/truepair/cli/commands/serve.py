@@ -6,12 +6,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Literal, cast
-
-import typer
+from typing import Literal, cast
 
 from truepair.cli.console import Console
-from truepair.cli.options import DataDir, option, refuse, unpacked
+from truepair.cli.options import DataDir, argument, option, refuse, unpacked
 from truepair.cli.sources import kind_numbers
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import is_url
@@ -22,12 +20,8 @@ from truepair.errors import InputError, check_number
 class ServeOptions:
     """Options of `serve`."""
 
-    demonstrate: bool = option(
-        "Serve MovieLens-100k, or a simulated dataset without it, to simulated visitors. Events go to a "
-        "temporary folder unless you give --store.",
-        "--demo",
-        default=False,
-    )
+    model: Path | None = argument("A model file saved by `truepair fit`; none with --demo.", "[MODEL]")
+    demonstrate: bool = option("Serve a public dataset to simulated visitors.", "--demo", default=False)
     data_dir: DataDir = None
     beside: Path | None = option("A second model, whose lists the page shows too.", metavar="MODEL")
     host: str = option("The address to listen on. Without tokens, only this machine's.", default="127.0.0.1")
@@ -38,9 +32,7 @@ class ServeOptions:
         metavar="FILE|URL",
     )
     items: str | None = option(
-        "One row an item: titles and pictures for the page, and columns for where and quota. [default: the "
-        "items of the store]",
-        metavar="TABLE",
+        "Titles, pictures and columns of items, a row each. [default: those of the store]", metavar="TABLE"
     )
     feedback: str | None = option(
         "The kinds of events and their weights, the default first; below 0 is a dislike. [default: "
@@ -48,8 +40,7 @@ class ServeOptions:
         metavar="KIND=NUMBER,…",
     )
     tokens: Path | None = option(
-        'A TOML file with lines such as read = ["TOKEN"], for read, write and admin. TRUEPAIR_READ_TOKEN '
-        "and the like are used too.",
+        'A TOML file: read = ["TOKEN"], write, admin; or set TRUEPAIR_READ_TOKEN and such.',
         metavar="FILE",
     )
     retrain: str | None = option(
@@ -65,36 +56,25 @@ class ServeOptions:
     timeout: float = option("Seconds until a request is answered, or refused.", default=30.0)
     gather: int = option("The most requests for lists that are computed together.", default=64, min=1)
     index: str = option(
-        "How lists are searched: exact, ivf, hnsw, or auto: exact up to 200,000 items, ivf above. An index "
-        "needs the extra ann.",
-        default="auto",
+        "exact, ivf or hnsw (both need the extra ann), or auto: ivf above 200,000 items.", default="auto"
     )
     recall: float = option("The recall that an index must reach; otherwise lists are exact.", default=0.99)
     rate: float | None = option(
-        "The most requests a second for each token, or for each address without tokens. [default: no limit]",
-        metavar="N",
+        "The most requests a second of a token, or of an address without. [default: no limit]", metavar="N"
     )
-    log_requests: bool | None = option(
-        "Write a line to stderr for each request. [default: yes, but not with --demo]",
-        "--log-requests/--no-log-requests",
-    )
+    log_requests: bool | None = option("A line to stderr for each request. [default: unless --demo]")
     log_people: bool = option("Log requests with the ids of users and items.", "--log-people", default=False)
 
 
 @unpacked
-def serve(
-    model: Annotated[
-        Path | None,
-        typer.Argument(metavar="[MODEL]", help="A model file saved by `truepair fit`; none with --demo."),
-    ] = None,
-    *,
-    args: ServeOptions,
-    console: Console,
-) -> None:
+def serve(args: ServeOptions, console: Console) -> None:
     """Serve a model over HTTP, including events from seconds ago.
 
     The page at / shows users, items, the model and the service. GET /openapi.json describes all requests.
     Ctrl-C and SIGTERM finish what is running, then stop.
+
+    With --demo it serves MovieLens-100k, or a simulated dataset if it cannot be downloaded. Events go to a
+    temporary folder unless you give --store.
 
     Example:
       truepair serve model.truepair --port 8000 --items items.csv
@@ -129,19 +109,23 @@ def serve(
     kinds = Kinds() if args.feedback is None else Kinds(kind_numbers(args.feedback))
     check_binding(args.host, known)
     if args.demonstrate:
-        own = {"MODEL": model, "--items": args.items, "--beside": args.beside}
+        own = {"MODEL": args.model, "--items": args.items, "--beside": args.beside}
         refuse(own, "with --demo, which brings its own")
     else:
         refuse({"--data-dir": args.data_dir}, "without --demo")
-        if model is None:
+        if args.model is None:
             raise InputError("there is no MODEL; give a model file saved by `truepair fit`, or --demo.")
     with TemporaryDirectory(prefix="truepair-demo-") if args.demonstrate else nullcontext() as folder:
-        demo = None if folder is None else demo_files(Path(folder), args.data_dir)
+        model, demo = args.model, None if folder is None else demo_files(Path(folder), args.data_dir)
         if demo is not None:
             console.say(demo.note)
             model, args = demo.model, replace(args, items=str(demo.items), beside=demo.beside)
         assert model is not None
-        place = _store_place(model, args.store)
+        place = str(model.with_suffix(".events.sqlite")) if args.store is None else args.store
+        if not is_url(place):
+            if Path(place).resolve() == model.resolve():
+                raise InputError(f"--store {place} is the model; give another file.")
+            check_output(Path(place))
         choice = IndexChoice(args.index, args.recall, model.with_suffix(".index"), console.say)
         schedule = Schedule.of(args.retrain, args.retrain_events)
         by = cast(Literal["auto", "update", "fit"], args.retrain_by)
@@ -185,13 +169,3 @@ def serve(
 
             run(service, listening, ready)
         console.say("stopped")
-
-
-def _store_place(model: Path, store: str | None) -> str:
-    """The file or the URL of the store."""
-    place = str(model.with_suffix(".events.sqlite")) if store is None else store
-    if not is_url(place):
-        if Path(place).resolve() == model.resolve():
-            raise InputError(f"--store {place} is the model; give another file.")
-        check_output(Path(place))
-    return place

@@ -24,10 +24,7 @@ _EVERY = 2.0  # seconds between lines of progress
 def export(
     store: StorePlace,
     *,
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", metavar="FOLDER", help="The folder to make; it must be new or empty."),
-    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to make; new or empty.")],
     console: Console,
 ) -> None:
     """Write a store to a folder of Parquet files.
@@ -70,9 +67,7 @@ def import_files(
         ),
     ],
     *,
-    kind: Annotated[
-        str, typer.Option(help="The kind of events from tables that have no column for it.")
-    ] = "like",
+    kind: Annotated[str, typer.Option(help="The kind of events in tables without such a column.")] = "like",
     console: Console,
 ) -> None:
     """Put events, items and users into a store, all of them or none.

@@ -38,7 +38,7 @@ class TuneOptions:
     space: Path | None = option("A TOML file of what to search. By default it depends on the loss.")
     together: int = option("Train this many trials at once; on a GPU this is faster.", default=1)
     extensions: int = option("Extend the space at most this often, if the best is at its edge.", default=2)
-    prune: bool = option("Stop trials that are worse than the median.", "--prune/--no-prune", default=True)
+    prune: bool = option("Stop trials that are worse than the median.", default=True)
     test: TestPart = None
     out: Report = None
     save_config: Path | None = option(

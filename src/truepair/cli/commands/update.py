@@ -9,7 +9,7 @@ import typer
 
 from truepair.cli.console import Console
 from truepair.cli.id_text import read_ids_or_file
-from truepair.cli.options import ModelFile, OutputModel, WithoutOptimizer, option, refuse, unpacked
+from truepair.cli.options import ModelFile, OutputModel, WithoutOptimizer, argument, option, refuse, unpacked
 from truepair.cli.sources import Reading
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError
@@ -20,12 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateOptions:
-    """Options of `update` alone."""
+    """Argument and options of `update` alone."""
 
+    source: str | None = argument("New interactions: a file, the URL of a database, or a dataset.", "NEW")
     output: OutputModel
-    epochs: int | None = option(
-        "Epochs of training; 0 only gives vectors to new users and items. [default: 5]"
-    )
+    epochs: int | None = option("Epochs of training; 0: only vectors of new users and items. [default: 5]")
     forget: str | None = option("Items to remove first, or a file with one id a line.", metavar="A,B,…|FILE")
     forget_users: str | None = option("Users to remove first, in the same way.", metavar="A,B,…|FILE")
     unknown: str = option("Unknown ids to forget: `error`, or `drop` them.", default="error")
@@ -33,17 +32,7 @@ class UpdateOptions:
 
 
 @unpacked
-def update(
-    model: ModelFile,
-    source: Annotated[
-        str | None,
-        typer.Argument(metavar="NEW", help="New interactions: a file, the URL of a database, or a dataset."),
-    ] = None,
-    *,
-    args: UpdateOptions,
-    reading: Reading,
-    console: Console,
-) -> None:
+def update(model: ModelFile, args: UpdateOptions, reading: Reading, console: Console) -> None:
     """Learn from new interactions, or forget items and users.
 
     The model goes on from where it is. If anything fails, no file is changed.
@@ -53,6 +42,7 @@ def update(
     """
     from truepair.recommender.estimator import Recommender
 
+    source = args.source
     if source is None and args.forget is None and args.forget_users is None:
         raise InputError("give new interactions, --forget or --forget-users; else there is nothing to do.")
     if source is None:
