@@ -456,7 +456,7 @@ def test_evaluate_tells_people(model, tmp_path):
     (tmp_path / "more.csv").write_text("user,item\n0,1\n0,999\n777,1\n")
     args = ["evaluate", model, tmp_path / "more.csv", "--metric", "recall@2"]
     shown = good(*args).stdout
-    assert "1 pairs left out: the model does not know the item" in shown
+    assert "1 interactions left out: the model does not know the item" in shown
     assert "recall@2 0.0000 [0.0000, 0.0000]" in shown
     assert "2 users evaluated" in shown
     lines = {tuple(line.split()[:3]) for line in shown.splitlines()}
@@ -493,8 +493,8 @@ def test_evaluate_judged_candidates(model, tmp_path):
     assert means == {"users": expected.n_users, **expected.means}
     assert found["groups"]["without history"]["users"] == 1
     assert "auc" in good(*args).stdout
-    assert "either held-out pairs" in failed("evaluate", model)
-    assert "either held-out pairs" in failed(*args, tmp_path / "stars.csv")
+    assert "either held-out interactions" in failed("evaluate", model)
+    assert "either held-out interactions" in failed(*args, tmp_path / "stars.csv")
     assert "no such column" in failed(*args[:-2])
     assert "--core 2 has no effect on judged pairs" in failed(*args, "--core", "2")
 
@@ -522,7 +522,7 @@ def test_advice_is_given_as_options(model, tmp_path):
 def test_evaluate_fails_clearly(model, clicks, tmp_path):
     seen = Recommender.load(model).seen_.to_table()
     pa_csv.write_csv(seen, tmp_path / "seen.csv")
-    assert "none of the 192 pairs can be evaluated" in failed("evaluate", model, tmp_path / "seen.csv")
+    assert "none of the 192 interactions can be evaluated" in failed("evaluate", model, tmp_path / "seen.csv")
     (tmp_path / "names.csv").write_text("user,item\nann,tea\n")
     assert "of type large_string" in failed("evaluate", model, tmp_path / "names.csv")
     assert "K = 0 is out of range" in failed("evaluate", model, clicks, "-k", "0")

@@ -23,7 +23,9 @@ def clicks(tmp_path, monkeypatch):
 
 def test_fit_tells_what_it_chose_and_how_to_repeat_it(clicks):
     said = good("fit", clicks, "-o", "m", *SHORT).output
-    assert re.search(r"automatic settings by \d+ runs on held-out pairs, \d+ s: temperature \.?\d", said)
+    assert re.search(
+        r"automatic settings by \d+ runs on held-out interactions, \d+ s: temperature \.?\d", said
+    )
     call = re.search(r"to repeat without the search: (Recommender\(.*\))", said)[1]
     again = eval(call, {"Recommender": tp.Recommender, "EASE": EASE}).fit(tp.read_interactions(clicks))
     assert again.recommend(k=3).equals(tp.load("m").recommend(k=3))

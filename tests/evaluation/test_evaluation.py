@@ -110,7 +110,7 @@ def test_an_evaluation_is_frozen_and_tells_what_it_holds():
     assert lines[0].split() == ["@1", "@3"]
     assert lines[2].split() == ["recall", "0.5000", "0.5000"]
     assert lines[-1] == (
-        "3 users evaluated, 1 without a target item; 3 target pairs of items unseen in training"
+        "3 users evaluated, 1 without a target item; 3 target interactions of items unseen in training"
     )
 
 
@@ -166,10 +166,10 @@ def test_validation_checks_before_the_first_epoch():
         Validation(VALID, TRAIN)
     with pytest.raises(InputError, match="Did you mean 'ndcg'"):
         Validation(VALID, TRAIN, metric="ndgc@3")
-    with pytest.raises(InputError, match="2 of 2 target pairs are also in exclude"):
+    with pytest.raises(InputError, match="2 of 2 target interactions are also in exclude"):
         Validation(VALID, [TRAIN, VALID], metric="ndcg@3")
     validation = Validation(VALID, TRAIN, metric="ndcg@3")
-    assert repr(validation) == "<Validation: ndcg@3 over 2 pairs>"
+    assert repr(validation) == "<Validation: ndcg@3 over 2 interactions>"
     with pytest.raises(FrozenInstanceError):
         validation.metric = "hit@3"
 
@@ -188,12 +188,15 @@ OTHER_IDS = Interactions(TRAIN.users, TRAIN.items, TRAIN.user_ids, IdMap.of(list
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"target": interactions([])}, "nothing to evaluate: target has no pairs; give the split a larger"),
+        (
+            {"target": interactions([])},
+            "nothing to evaluate: target has no interactions; give the split a larger",
+        ),
         (
             {"exclude": [TRAIN, TEST, TEST]},
-            "4 of 4 target pairs are also in exclude, so no list can hold them",
+            "4 of 4 target interactions are also in exclude, so no list can hold them",
         ),
-        ({"exclude": interactions([(0, 3), (3, 3)])}, "1 of 4 target pairs are also in exclude"),
+        ({"exclude": interactions([(0, 3), (3, 3)])}, "1 of 4 target interactions are also in exclude"),
         ({"exclude": interactions([(3, 0)])}, "none of the 3 users of target has a training interaction"),
         ({"exclude": ()}, "exclude is empty and train is not given; pass the train part"),
         ({"exclude": interactions([], 4, 7)}, "exclude has 4 users x 7 items, but 4 x 6 are ranked"),

@@ -180,7 +180,7 @@ TABLE = pd.DataFrame({"user": [3, 3, 4], "item": [0, 1, 0], "label": [1, 0, 1]})
             {"candidates": TABLE.drop(columns="label"), "target": None},
             "'label': the table has no such column",
         ),
-        ({"target": JUDGED, "candidates": POSITIVE}, "target pairs are not among the candidates"),
+        ({"target": JUDGED, "candidates": POSITIVE}, "target interactions are not among the candidates"),
         ({"train": JUDGED}, "candidates are also in train, so the model would be evaluated on what it has"),
         ({"train": make_world()[1].take([0])}, "none of the"),
         (

@@ -35,9 +35,7 @@ class Training:
     )
     learning_rate: float | None = _defaulted("The learning rate.")
     weight_decay: float | None = _defaulted("The L2 penalty on all vectors.")
-    n_unlabelled: int | None = _defaulted(
-        "Unlabelled items sampled for each interaction, unless all are used."
-    )
+    n_unlabelled: int | None = _defaulted("Unlabelled items sampled for an interaction, unless all are used.")
     validation: float | None = _defaulted("A share held out to choose the epoch; `tune` scores trials by it.")
     hold_out: str | None = _defaulted(
         "Which interactions to hold out: {truepair.spec.HOLD_OUTS}. `last`: the latest of each user; `auto`: "

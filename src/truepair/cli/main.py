@@ -73,8 +73,8 @@ app = typer.Typer(cls=Group, pretty_exceptions_enable=False, epilog=_FLOW, **HAB
 datasets = typer.Typer(help="The public datasets that truepair knows by name.", **HABITS)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(shown: bool) -> None:
+    if shown:
         typer.echo(f"truepair {package_version('truepair')}")
         raise typer.Exit
 

@@ -94,7 +94,9 @@ def _evaluate_judged(
 ) -> Evaluation:
     train = getattr(model, "seen_", None) if train is None else train
     if train is None:
-        raise InputError("with candidates, train is needed: give the pairs that the model was trained on.")
+        raise InputError(
+            "with candidates, train is needed: give the interactions that the model was trained on."
+        )
     judged = Judged.checked(candidates, target, train, cold, history_of(model, train))
     hits, auc = judged.ranked(*matrices_of(model), ks[-1])
     pairs, positive = judged.candidates, judged.candidates.take(judged.positive)
@@ -207,7 +209,7 @@ class Validation:
         return float(self._values(best).mean())
 
     def __repr__(self) -> str:
-        return f"<Validation: {self.metric} over {len(self.target):,} pairs>"
+        return f"<Validation: {self.metric} over {len(self.target):,} interactions>"
 
 
 def _checked_ks(ks: Sequence[int]) -> tuple[int, ...]:

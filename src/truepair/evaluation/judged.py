@@ -90,7 +90,7 @@ class Judged:
         if ranked != expected:
             raise InputError(
                 f"the model has {ranked[0]:,} users x {ranked[1]:,} items, but {expected[0]:,} x "
-                f"{expected[1]:,} are known in train; give the pairs that the model was trained on as train."
+                f"{expected[1]:,} are known in train; give what the model was trained on as train."
             )
         scores = self.history.popularity[self.candidates.items].astype(np.float64)
         known = self.codes >= 0
@@ -153,7 +153,7 @@ def _of_target(candidates: Table, target: Interactions, train: Interactions) -> 
     missing = int((~candidates.has(target.users, target.items)).sum())
     if missing:
         raise InputError(
-            f"{missing:,} of {len(target):,} target pairs are not among the candidates; give all judged "
-            "pairs as candidates, positive and negative."
+            f"{missing:,} of {len(target):,} target interactions are not among the candidates; give all "
+            "judged pairs as candidates, positive and negative."
         )
     return candidates, target.has(candidates.users, candidates.items)

@@ -29,7 +29,7 @@ class Evaluation:
     catalogue: Mapping[str, float]  # coverage, novelty and gini at each K; empty for judged candidates
     ks: tuple[int, ...]
     n_users_without_target: int
-    n_unseen_pairs: int  # target pairs whose item nobody has in train: no model can know them
+    n_unseen_pairs: int  # target interactions whose item is not in train: no model can know them
     target: str = ""  # the checksum of the target: only evaluations on the same target can be compared
     cold: Cold = "popular"  # the policy for users without a trained pair
     cold_users: Codes = field(default_factory=lambda: np.empty(0, np.int64))
@@ -107,7 +107,7 @@ class Evaluation:
         if self.catalogue:
             return (
                 f"{self.n_users:,} users evaluated, {self.n_users_without_target:,} without a target item; "
-                f"{self.n_unseen_pairs:,} target pairs of items unseen in training"
+                f"{self.n_unseen_pairs:,} target interactions of items unseen in training"
             )
         return (
             f"{self.n_users:,} users evaluated on their judged items; left out: "

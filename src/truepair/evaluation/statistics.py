@@ -1,6 +1,6 @@
 """Statistics over users: intervals of means, and tests of differences.
 
-All draws come from `truepair.randomness`: the same seed gives the same results on every machine.
+All random numbers come from `truepair.randomness`: the same seed gives the same results on every machine.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from truepair.errors import InputError, check_number, check_whole
 from truepair.evaluation.metrics import Floats
 from truepair.randomness import random_bits, stream_key
 
-_BLOCK = 1 << 20  # draws in memory at a time
+_BLOCK = 1 << 20  # random numbers in memory at a time
 _BOOTSTRAP, _SIGN_FLIP = 1, 2  # names of streams
 
 
 def bootstrap_interval(
     values: npt.ArrayLike, level: float = 0.95, *, resamples: int = 2_000, seed: int = 0
 ) -> tuple[float, float]:
-    """The percentile bootstrap interval of the mean, from `resamples` draws of n values with replacement.
+    """The percentile bootstrap interval of the mean, from `resamples` samples of n values with replacement.
 
     (low, high) are the (1 - level) / 2 and (1 + level) / 2 quantiles of the resampled means.
 
@@ -34,8 +34,8 @@ def bootstrap_interval(
 
     def resampled_means(key: int, count: int) -> Floats:
         n = np.uint64(len(numbers))
-        drawn = (random_bits(key, count * len(numbers)) >> np.uint64(32)) * n >> np.uint64(32)
-        return np.asarray(numbers[drawn.astype(np.int64)].reshape(count, -1).mean(axis=1))
+        codes = (random_bits(key, count * len(numbers)) >> np.uint64(32)) * n >> np.uint64(32)
+        return np.asarray(numbers[codes.astype(np.int64)].reshape(count, -1).mean(axis=1))
 
     means = _in_blocks(resampled_means, resamples, len(numbers), seed, _BOOTSTRAP)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
@@ -86,13 +86,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(x) for x in corrected]
 
 
-def _in_blocks(draw: Callable[[int, int], Floats], times: int, n: int, seed: int, stream: int) -> Floats:
-    """`times` draws of `draw(key, count)`, at most about `_BLOCK` random numbers at once."""
+def _in_blocks(sample: Callable[[int, int], Floats], times: int, n: int, seed: int, stream: int) -> Floats:
+    """`times` values of `sample(key, count)`, at most about `_BLOCK` random numbers at once."""
     seed = check_whole("seed", seed, 0, 2**63 - 1)
     block = max(1, _BLOCK // n)
 
     starts = range(0, times, block)
-    return np.concatenate([draw(stream_key(seed, stream, at), min(block, times - at)) for at in starts])
+    return np.concatenate([sample(stream_key(seed, stream, at), min(block, times - at)) for at in starts])
 
 
 def _checked_values(values: npt.ArrayLike) -> Floats:

@@ -92,12 +92,12 @@ class Task:
             check_same_ids("target or exclude", part, self.train)
         if len(target) == 0:
             raise InputError(
-                "nothing to evaluate: target has no pairs; give the split a larger held-out share."
+                "nothing to evaluate: target has no interactions; give the split a larger held-out share."
             )
         hidden = [has_pairs(mask, target.users, target.items) for mask in self.masks]
         if n_hidden := int(np.any(hidden, axis=0).sum()):
             raise InputError(
-                f"{n_hidden:,} of {len(target):,} target pairs are also in exclude, so no list can hold "
-                "them; exclude only what came before the target."
+                f"{n_hidden:,} of {len(target):,} target interactions are also in exclude, so no list can "
+                "hold them; exclude only what came before the target."
             )
         check_history(self.cold, self.is_cold, "target")

@@ -55,8 +55,8 @@ def info(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> No
         how = f"no, and it cannot be downloaded; put the files into <data-dir>/{dataset.folder}/"
     lines = [
         f"{name}: {dataset.about}",
-        f"size:   {dataset.users:,} users, {dataset.items:,} items, {dataset.pairs:,} pairs",
-        f"has:    {has or 'pairs only'}",
+        f"size:   {dataset.users:,} users, {dataset.items:,} items, {dataset.pairs:,} interactions",
+        f"has:    {has or 'interactions only'}",
         f"here:   {facts['folder'] or how}",
         f"files:  {', '.join(facts['files'])}",
         f"page:   {dataset.page}",

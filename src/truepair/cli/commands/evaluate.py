@@ -35,8 +35,8 @@ class EvaluateOptions:
 def evaluate(model: ModelFile, args: EvaluateOptions, reading: Reading, console: Console) -> None:
     """Evaluate a model on held-out interactions, or on judged pairs.
 
-    Pairs that the model was trained on are neither recommended nor counted. Users without a trained pair get
-    the most popular items, and are reported apart; with --cold separate they are left out of the means.
+    Interactions that the model was trained on are neither recommended nor counted. Users without a trained
+    pair get the most popular items, and are reported apart; --cold separate leaves them out of the means.
 
     Example:
       truepair evaluate model.truepair next_week.csv -k 5,10,20
@@ -58,7 +58,7 @@ def evaluate(model: ModelFile, args: EvaluateOptions, reading: Reading, console:
     elif args.source is None and args.candidates is not None:
         given = judged(reading, args.candidates)
     else:
-        raise InputError("give either held-out pairs (SOURCE) or judged pairs (--candidates FILE).")
+        raise InputError("give either held-out interactions (SOURCE) or judged pairs (--candidates FILE).")
     fitted.model_ = with_more_users(fitted.model_, given.user_ids)
     target, left_out = held_out(given, fitted.seen_)
     if args.candidates is None:
@@ -66,7 +66,7 @@ def evaluate(model: ModelFile, args: EvaluateOptions, reading: Reading, console:
     else:
         found = evaluate_model(fitted, candidates=target, **how)
     mean, (low, high) = found.mean(metric), found.interval(metric)
-    remarks = [f"{count:,} pairs left out: {why}" for why, count in left_out.items() if count]
+    remarks = [f"{count:,} interactions left out: {why}" for why, count in left_out.items() if count]
     text = f"{metric} {mean:.4f} [{low:.4f}, {high:.4f}] (95% over users)"
     facts: Json = {"users": found.n_users, "cold": found.cold, "groups": found.groups, "metric": metric}
     facts |= {"mean": mean, "interval": [low, high], "metrics": {**found.means, **found.catalogue}}
@@ -115,6 +115,6 @@ def held_out(given: Interactions, seen: Interactions) -> tuple[Interactions, dic
     if trained_on.all():
         reasons = ", ".join(f"{why}: {count:,}" for why, count in left_out.items() if count)
         raise InputError(
-            f"none of the {len(given):,} pairs can be evaluated ({reasons}); give held-out pairs."
+            f"none of the {len(given):,} interactions can be evaluated ({reasons}); give held-out ones."
         )
     return target.take(~trained_on), left_out

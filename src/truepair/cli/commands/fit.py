@@ -166,11 +166,8 @@ def _summary(model: Recommender, tested: Json, output: Path) -> str:
         low, high = tested["interval"]
         mean = tested["metrics"][model.metric]
         lines.append(f"test {model.metric} {mean:.4f} [{low:.4f}, {high:.4f}], {tested['users']:,} users")
-        if tested["groups"]["without history"]["users"]:
-            lines += [
-                f"  {name}: {g['users']:,} users, {g[model.metric]:.4f}"
-                for name, g in tested["groups"].items()
-            ]
+        groups = tested["groups"] if tested["groups"]["without history"]["users"] else {}
+        lines += [f"  {name}: {g['users']:,} users, {g[model.metric]:.4f}" for name, g in groups.items()]
     return "\n".join([*lines, f"saved to {output}"])
 
 
@@ -180,11 +177,9 @@ def _on_automatic(facts: Json | None) -> list[str]:
         return []
     if "skipped" in facts:
         return [f"automatic settings were skipped, and fixed ones used: {facts['skipped']}"]
-    return [
-        f"automatic settings by {len(facts['trials'])} runs on held-out pairs, {facts['seconds']:.0f} s: "
-        + ", ".join(f"{name} {_shown(value)}" for name, value in facts["chosen"].items()),
-        f"to repeat without the search: {facts['repeat']}",
-    ]
+    chosen = ", ".join(f"{name} {_shown(value)}" for name, value in facts["chosen"].items())
+    runs = f"{len(facts['trials'])} runs on held-out interactions, {facts['seconds']:.0f} s"
+    return [f"automatic settings by {runs}: {chosen}", f"to repeat without the search: {facts['repeat']}"]
 
 
 def _shown(value: object) -> str:
