@@ -92,14 +92,14 @@ _COMMANDS = (
     demo, fit, prepare, plan, evaluate, update, recommend, similar, serve, rollback, export, import_files,
     add_items, compare, backtest, tune, prior, doctor,
 )  # fmt: skip
-"""The commands in the order of the help; the docstring of each ends with an example of it."""
-for group, commands in ((app, _COMMANDS), (datasets, (list_datasets, info, fetch))):
+"""The commands in the order of the help; the docstring of each ends with an example, which has its name."""
+_DATASET_COMMANDS = (list_datasets, info, fetch)
+for group, start, commands in ((app, "truepair", _COMMANDS), (datasets, "truepair data", _DATASET_COMMANDS)):
     for command in commands:
         text, _, example = inspect.cleandoc(command.__doc__ or "").partition("\nExample:\n")
-        name = command.__name__.removesuffix("_files").removesuffix("_datasets")
-        group.command(name.replace("_", "-"), cls=Command, help=text, epilog=f"\b\nExample:\n{example}")(
-            command
-        )
+        name = example.removeprefix(f"  {start} ").split()[0]
+        epilog = f"\b\nExample:\n{example}"
+        group.command(name, cls=Command, help=text, epilog=epilog)(command)
 app.add_typer(datasets, name="data", epilog="\b\nExample:\n  truepair data list")
 
 

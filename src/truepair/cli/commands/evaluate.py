@@ -48,17 +48,17 @@ def evaluate(model: ModelFile, args: EvaluateOptions, reading: Reading, console:
     from truepair.recommender.new_users import with_more_users
 
     check_choice("cold", args.cold, SERVING)
+    if (args.source is None) == (args.candidates is None):
+        raise InputError("give either held-out interactions (SOURCE) or judged pairs (--candidates FILE).")
     fitted = Recommender.load(model)
     metric = args.metric or fitted.metric
     lengths = {*whole_numbers("k", args.k), 1 if metric == "auc" else parse_metric(metric)[1]}
     how: Json = {"ks": sorted(lengths), "cold": args.cold}
-    if args.source is not None and args.candidates is None:
+    if args.source is None:
+        given = judged(reading, str(args.candidates))
+    else:
         split = reading.prepared_split(args.source)
         given = reading.interactions(args.source, not console.quiet) if split is None else split.test
-    elif args.source is None and args.candidates is not None:
-        given = judged(reading, args.candidates)
-    else:
-        raise InputError("give either held-out interactions (SOURCE) or judged pairs (--candidates FILE).")
     fitted.model_ = with_more_users(fitted.model_, given.user_ids)
     target, left_out = held_out(given, fitted.seen_)
     if args.candidates is None:
