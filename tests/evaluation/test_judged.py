@@ -185,7 +185,7 @@ TABLE = pd.DataFrame({"user": [3, 3, 4], "item": [0, 1, 0], "label": [1, 0, 1]})
         ({"train": make_world()[1].take([0])}, "none of the"),
         (
             {"model": (np.ones((3, 5)), MATRICES[1])},
-            "the model has 3 users x 30 items, but 40 x 30 are known",
+            "train has 40 users x 30 items, but 3 x 30 are ranked",
         ),
         ({"cold": "error"}, "users have no trained pair"),
     ],

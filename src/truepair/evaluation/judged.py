@@ -16,6 +16,7 @@ from truepair.evaluation.cold import Cold, History, check_history, check_same_id
 from truepair.evaluation.metrics import Floats, Hits, Mask
 from truepair.models.factor_matrices import dot_rows, n_rows
 from truepair.ranking.prepared_items import Matrix, checked_matrices, tie_order
+from truepair.ranking.selection import check_shapes
 from truepair.storage.types import Table
 
 
@@ -86,12 +87,7 @@ class Judged:
     def _scores(self, users: Matrix, items: Matrix) -> Floats:
         """Scores of the candidates; for users without a trained pair, the popularity of the item."""
         matrices = checked_matrices(users, items)
-        ranked, expected = tuple(map(n_rows, matrices)), (len(self.history.users), self.candidates.n_items)
-        if ranked != expected:
-            raise InputError(
-                f"the model has {ranked[0]:,} users x {ranked[1]:,} items, but {expected[0]:,} x "
-                f"{expected[1]:,} are known in train; give what the model was trained on as train."
-            )
+        check_shapes((n_rows(matrices[0]), n_rows(matrices[1])), [self.train], "train")
         scores = self.history.popularity[self.candidates.items].astype(np.float64)
         known = self.codes >= 0
         if self.cold != "model":

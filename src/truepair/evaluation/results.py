@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from truepair.data.ids import Codes
-from truepair.errors import InputError
+from truepair.errors import InputError, settle
 from truepair.evaluation.cold import COLD, Cold
 from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, parse_metric
 from truepair.evaluation.statistics import bootstrap_interval
@@ -37,11 +37,9 @@ class Evaluation:
     n_users_all_positive: int = 0  # left out of judged candidates: users without a negative one
 
     def __post_init__(self) -> None:
-        for name in ("users", "cold_users"):
-            object.__setattr__(self, name, _read_only(getattr(self, name)))
+        settle(self, users=_read_only(self.users), cold_users=_read_only(self.cold_users))
         for name in ("per_user", "cold_per_user"):
-            read_only = {key: _read_only(values) for key, values in getattr(self, name).items()}
-            object.__setattr__(self, name, read_only)
+            settle(self, **{name: {key: _read_only(values) for key, values in getattr(self, name).items()}})
 
     @property
     def n_users(self) -> int:
