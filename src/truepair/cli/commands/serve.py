@@ -69,7 +69,7 @@ class ServeOptions:
     timeout: float = option("Seconds until a request is answered, or refused.", default=30.0)
     gather: int = option("The most requests for lists that are computed together.", default=64)
     index: str = option(
-        "How lists are searched: exact, ivf, hnsw, or auto: exact up to 200,000 items, ivf above. An index "
+        "How lists are searched: exact, ivf, or auto: exact up to 200,000 items, ivf above. An index "
         "needs the extra ann.",
         default="auto",
     )
