@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from truepair.errors import InputError
-from truepair.ranking.approximate import index_items
+from truepair.ranking.approximate import index_items, ivf
 from truepair.ranking.approximate import indexing as indexing_module
-from truepair.ranking.approximate import ivf
 from truepair.ranking.approximate.indexed_items import HeadAndTail, IndexedItems, Level
 from truepair.ranking.approximate.indexing import SampledUsers
 from truepair.ranking.approximate.search_space import SearchSpace
