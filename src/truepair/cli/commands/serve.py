@@ -55,9 +55,7 @@ class ServeOptions:
     max_events: int = option("The most events in one request.", default=1000, min=1)
     timeout: float = option("Seconds until a request is answered, or refused.", default=30.0)
     gather: int = option("The most requests for lists that are computed together.", default=64, min=1)
-    index: str = option(
-        "exact, ivf or hnsw (both need the extra ann), or auto: ivf above 200,000 items.", default="auto"
-    )
+    index: str = option("exact, ivf (needs the extra ann), or auto: ivf above 200,000 items.", default="auto")
     recall: float = option("The recall that an index must reach; otherwise lists are exact.", default=0.99)
     rate: float | None = option(
         "The most requests a second of a token, or of an address without. [default: no limit]", metavar="N"

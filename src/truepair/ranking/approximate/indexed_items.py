@@ -12,14 +12,14 @@ import torch
 
 from truepair.data.ids import Codes
 from truepair.models.factor_matrices import Rows
-from truepair.ranking.approximate.faiss_indexes import FaissIndex, search
+from truepair.ranking.approximate.ivf import FaissIndex, search
 from truepair.ranking.approximate.search_space import SearchSpace
 from truepair.ranking.hidden import Hidden
 from truepair.ranking.prepared_items import PreparedItems, TopK
 
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
-_HEAD = 16  # of so many items, one is in the head
+_HEAD = 16  # one of this many items is in the head
 
 
 class Level(NamedTuple):
@@ -64,7 +64,6 @@ class IndexedItems:
 
     exact: PreparedItems
     split: HeadAndTail
-    kind: str
     index: FaissIndex
     levels: tuple[Level, ...] = ()
     recall: float = 1.0
@@ -119,7 +118,7 @@ class IndexedItems:
         split = self.split
         among = None if allowed is None else allowed[split.tail]
         wanted = min(count, len(split.tail))
-        places = search(self.kind, self.index, split.space.of_users(rows), wanted, effort, among)
+        places = search(self.index, split.space.of_users(rows), wanted, effort, among)
         found: Codes = np.where(places >= 0, split.tail[places], -1)
         if split.head_items is None:
             return found

@@ -16,14 +16,13 @@ import torch
 from truepair.data.ids import Codes
 from truepair.errors import check_choice, check_number
 from truepair.models.factor_matrices import Rows, n_rows
-from truepair.ranking.approximate.faiss_indexes import INDEXES, check_extra
-from truepair.ranking.approximate.index_file import read_index, write_index
+from truepair.ranking.approximate import ivf
 from truepair.ranking.approximate.indexed_items import HeadAndTail, IndexedItems, Level
 from truepair.ranking.hidden import Hidden
 from truepair.ranking.prepared_items import PreparedItems, TopK
 
 AUTO, EXACT = "auto", "exact"
-CHOICES = (AUTO, EXACT, *INDEXES)
+CHOICES = (AUTO, EXACT, ivf.NAME)
 EXACT_UP_TO = 200_000
 """Items up to which `auto` does not build an index: exact lists are fast enough."""
 _DEPTHS = (20, 40, 80, 160, 320, 640, 1280, 2560)
@@ -49,9 +48,7 @@ class Indexing(NamedTuple):
     items: IndexedItems | PreparedItems
     about: str
     kind: str = EXACT
-    """The kind of the index."""
     recall: float = 1.0
-    """The measured recall."""
 
 
 def index_items(
@@ -72,22 +69,18 @@ def index_items(
     why_not = _obstacle(exact, users, kind)
     if why_not is not None:
         return Indexing(exact, f"lists are exact: {why_not}")
-    kind, is_automatic = ("ivf", True) if kind == AUTO else (kind, False)
-    check_extra()
     started = time.perf_counter()
-    found = _built(exact, kind, path, say)
+    found = _built(exact, path, say)
     chosen = _with_recall(found, users, recall)
     if chosen is None:
+        return Indexing(exact, f"lists are exact: no effort of the index ivf reaches the recall {recall:g}.")
+    if kind == AUTO and (ratio := _speed_up(chosen, users.half(1))) < _FASTER:
         return Indexing(
-            exact, f"lists are exact: no effort of the index {kind} reaches the recall {recall:g}."
-        )
-    if is_automatic and (ratio := _speed_up(chosen, users.half(1))) < _FASTER:
-        return Indexing(
-            exact, f"lists are exact: with the recall {recall:g}, the index {kind} is {ratio:.1f} x as fast."
+            exact, f"lists are exact: with the recall {recall:g}, the index ivf is {ratio:.1f} x as fast."
         )
     seconds = time.perf_counter() - started
-    about = f"index {kind} with the recall@{_K} {chosen.recall:.4f}, ready after {seconds:.1f} s"
-    return Indexing(chosen, about, kind, chosen.recall)
+    about = f"index ivf with the recall@{_K} {chosen.recall:.4f}, ready after {seconds:.1f} s"
+    return Indexing(chosen, about, ivf.NAME, chosen.recall)
 
 
 def _obstacle(exact: PreparedItems, users: SampledUsers, kind: str) -> str | None:
@@ -112,19 +105,19 @@ def _obstacle(exact: PreparedItems, users: SampledUsers, kind: str) -> str | Non
     return None
 
 
-def _built(exact: PreparedItems, kind: str, path: Path | None, say: Callable[[str], object]) -> IndexedItems:
+def _built(exact: PreparedItems, path: Path | None, say: Callable[[str], object]) -> IndexedItems:
     """The index of a file that fits these items, or a new one, which is written to the file."""
     assert isinstance(exact.items, torch.Tensor)
     rows = np.ascontiguousarray(exact.items.detach().float().numpy())
     split = HeadAndTail.of(rows)
     unit = split.space.of_items(rows[split.tail])
-    if path is not None and (index := read_index(path, kind, unit, say)) is not None:
-        return IndexedItems(exact, split, kind, index)
-    say(f"building the index {kind} of {len(rows):,} items …")
-    index = INDEXES[kind].build(unit)
+    if path is not None and (index := ivf.read_index(path, unit, say)) is not None:
+        return IndexedItems(exact, split, index)
+    say(f"building the index ivf of {len(rows):,} items …")
+    index = ivf.build(unit)
     if path is not None:
-        write_index(path, kind, unit, INDEXES[kind].arrays(index), say)
-    return IndexedItems(exact, split, kind, index)
+        ivf.write_index(path, unit, index, say)
+    return IndexedItems(exact, split, index)
 
 
 # --- recall ----------------------------------------------------------------------------------------------
@@ -132,7 +125,7 @@ def _built(exact: PreparedItems, kind: str, path: Path | None, say: Callable[[st
 
 def _with_recall(found: IndexedItems, users: SampledUsers, recall: float) -> IndexedItems | None:
     """With the least efforts that reach the recall; None if none does."""
-    efforts = list(INDEXES[found.kind].efforts(found.index))
+    efforts = ivf.efforts(found.index)
     chosen = list(_levels(found, users.half(0), recall, efforts))
     judges = users.half(1)
     k = min(_K, n_rows(found.exact.items))

@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from truepair.errors import check_number
-from truepair.ranking.approximate.faiss_indexes import INDEXES
+from truepair.ranking.approximate import ivf
 from truepair.serving.id_texts import escaped
 from truepair.serving.limits import Limits
 from truepair.serving.lists.served_model import ServedModel
@@ -95,8 +95,7 @@ class Metrics:
         recall = Gauge("truepair_index_recall", about, registry=registry)
         recall.set_function(lambda: served().indexing.recall)
         size = Gauge("truepair_index_items", "Items in the index by its kind", ("kind",), registry=registry)
-        for kind in INDEXES:
-            size.labels(kind).set_function(partial(_index_size, served, kind))
+        size.labels(ivf.NAME).set_function(partial(_index_size, served, ivf.NAME))
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""
