@@ -8,7 +8,7 @@ import pytest
 import truepair as tp
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
-from truepair.data.split_recipes import k_folds, last_of_each_user
+from truepair.data.split_recipes import k_folds, later_pairs
 from truepair.errors import InputError
 from truepair.recommender.holdout import hold_out, joined, like_test, with_validation
 from truepair.spec import HOLD_OUTS, Spec
@@ -49,7 +49,7 @@ def test_last_rounds_and_leaves_a_pair():
     users = np.repeat(np.arange(6), sizes)
     items = np.concatenate([np.arange(size) for size in sizes])
     data = Interactions(users, items, IdMap.range(6), IdMap.range(15), time=-items)
-    held_out = {share: data.take(last_of_each_user(data, share, 0)).user_counts for share in (0.1, 0.9)}
+    held_out = {share: data.take(later_pairs(data, "last", share, 0)).user_counts for share in (0.1, 0.9)}
     assert held_out[0.1].tolist() == [0, 0, 0, 1, 1, 2]  # ⌊n/10 + ½⌋
     assert held_out[0.9].tolist() == [0, 1, 3, 4, 13, 14]  # at most all but one
 

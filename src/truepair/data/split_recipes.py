@@ -186,11 +186,15 @@ SPLITS: dict[str, Callable[..., Split]] = {
 }
 
 
-def last_of_each_user(interactions: Interactions, share: float, seed: int) -> Mask:
-    """The latest min(⌊n·share + ½⌋, n-1) of every user's n pairs; equal times are in the order of the source,
-    or in a random one where that is not known."""
-    n = interactions.user_counts
-    time = _times(interactions, "hold_out = 'last'")
+def later_pairs(interactions: Interactions, how: str, share: float, seed: int) -> Mask:
+    """The pairs that a hold-out takes: a "random" share; those of the latest "time", which all users share;
+    or the latest min(⌊n·share + ½⌋, n-1) of every user's n pairs ("last"), of which those of equal time are in
+    the order of the source, or in a random one where that is not known."""
+    if how == "random":
+        return _draw_share(np.ones(len(interactions), dtype=bool), share, draw_key(seed, "test"))
+    time, n = _times(interactions, f"hold_out = {how!r}"), interactions.user_counts
+    if how == "time":
+        return _latest(time, np.ones(len(time), dtype=bool), share)
     position = positions(interactions.users, _ties(interactions, seed), time)
     return position >= (n - last_counts(n, share))[interactions.users]
 

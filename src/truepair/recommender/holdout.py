@@ -15,11 +15,9 @@ from truepair.data.split import Mask, Split, disjoint_split
 from truepair.data.split_recipes import (
     cut_log,
     last_counts,
-    last_of_each_user,
     later_events,
+    later_pairs,
     split_given,
-    split_random,
-    split_temporal,
 )
 from truepair.errors import InputError, check_choice, check_number, check_whole
 from truepair.spec import HOLD_OUTS
@@ -50,15 +48,7 @@ def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, 
         )
     if how != "random" and interactions.stored_log is not None:
         return _hold_out_events(interactions, interactions.stored_log, how, share, seed)
-    if how == "last":
-        chosen = last_of_each_user(interactions, share, seed)
-    else:
-        by_time = how == "time"
-        made = (
-            split_temporal(interactions, share) if by_time else split_random(interactions, share, seed=seed)
-        )
-        chosen = made.test.has(interactions.users, interactions.items)
-    held_out = _without_isolated(interactions, chosen)
+    held_out = _without_isolated(interactions, later_pairs(interactions, how, share, seed))
     if not held_out.any():
         raise _nothing_held_out(interactions, how, share)
     recipe = f"hold_out(how={how!r}, share={share}, seed={seed})"
@@ -130,12 +120,11 @@ def with_validation(split: Split, share: float, seed: int, how: str = "auto") ->
 
 def split_for_fitting(source: Source, valid: Source, share: float, seed: int, how: str = "auto") -> Split:
     """A Split as it is; else the train part and the given validation part, or a share held out."""
-    interactions = opened(source)
-    if isinstance(interactions, Split):
+    everything = opened(source)
+    if isinstance(everything, Split):
         if valid is not None:
             raise InputError("a Split was given, and valid too; put the validation part into the split.")
-        return interactions
-    everything = interactions
+        return everything
     if valid is None and share:
         return hold_out(everything, how, share, seed)
     nothing = everything.take(np.zeros(len(everything), dtype=bool))
@@ -146,8 +135,9 @@ def split_for_fitting(source: Source, valid: Source, share: float, seed: int, ho
 
 def opened(source: Source) -> Interactions | Split:
     """A Split or Interactions as they are; anything else is read."""
-    source = open_prepared(source) if is_prepared(source) else source
-    return source if isinstance(source, Split) else as_interactions(source)
+    if isinstance(source, Split | Interactions):
+        return source
+    return open_prepared(source) if is_prepared(source) else read_interactions(source)
 
 
 def as_interactions(source: Source) -> Interactions:
