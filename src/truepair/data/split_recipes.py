@@ -187,8 +187,8 @@ SPLITS: dict[str, Callable[..., Split]] = {
 
 
 def later_pairs(interactions: Interactions, how: str, share: float, seed: int) -> Mask:
-    """The pairs that a hold-out takes: a "random" share; those of the latest "time", which all users share;
-    or the latest min(⌊n·share + ½⌋, n-1) of every user's n pairs ("last"), of which those of equal time are in
+    """The pairs that a hold-out takes: a "random" share; those of the latest "time", for all users;
+    or ("last") the latest min(⌊n·share + ½⌋, n-1) of every user's n pairs, of which equal times are in
     the order of the source, or in a random one where that is not known."""
     if how == "random":
         return _draw_share(np.ones(len(interactions), dtype=bool), share, draw_key(seed, "test"))

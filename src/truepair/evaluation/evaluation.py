@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -16,9 +16,9 @@ from truepair.evaluation.cold import Cold, counted, history_of
 from truepair.evaluation.judged import Judged
 from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, Hits, parse_metric
 from truepair.evaluation.results import Evaluation
-from truepair.evaluation.task import Task
-from truepair.ranking.prepared_items import Matrix, TopK
-from truepair.ranking.selection import Exclude
+from truepair.evaluation.task import Ranker, Task
+from truepair.ranking.prepared_items import Matrix
+from truepair.ranking.selection import Exclude, checked_k
 from truepair.ranking.sharded_top_k import sharded_top_k
 from truepair.storage.types import Json, Table
 
@@ -76,7 +76,8 @@ def evaluate(
     if target is None:
         raise InputError("there is no target; give a Split, a part such as split.test, or candidates.")
     task = Task.checked(target, exclude, train, cold, model)
-    listed, hits = task.listed(task.ranker(*matrices_of(model)), ks[-1])
+    ranker = task.ranker(*matrices_of(model))
+    listed, hits = task.listed(ranker, checked_k(ks[-1], target.n_items))
     kept, popularity = counted(task.cold, task.is_cold), task.train.item_counts
     named = ((f"{name}@{k}", f, k) for name, f in CATALOGUE_METRICS.items() for k in ks)
     catalogue = {name: f(listed[kept, :k], popularity) for name, f, k in named}
@@ -194,7 +195,7 @@ class Validation:
         """The metric of each user who counts."""
         return self._values(self._task.ranker(users, items))
 
-    def _values(self, best_items: Callable[..., TopK]) -> Floats:
+    def _values(self, best_items: Ranker) -> Floats:
         name, k = parse_metric(self.metric)
         _, hits = self._task.listed(best_items, k)
         return METRICS[name](hits, self._task.n_target)[counted(self.cold, self._task.is_cold)]

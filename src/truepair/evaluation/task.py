@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -14,8 +14,12 @@ from truepair.errors import InputError, check_type
 from truepair.evaluation.cold import Cold, History, check_history, check_same_ids, history_of
 from truepair.evaluation.metrics import Hits, Mask
 from truepair.models.factor_matrices import n_rows
-from truepair.ranking.prepared_items import Matrix, TopK
-from truepair.ranking.selection import Exclude, as_masks, check_shapes, has_pairs, top_k
+from truepair.ranking.hidden import Hidden
+from truepair.ranking.prepared_items import Matrix, PreparedItems, TopK, checked_matrices, tie_order
+from truepair.ranking.selection import Exclude, as_masks, check_shapes, has_pairs, hidden_from
+
+Ranker = Callable[[int, Codes, Hidden], TopK]
+"""The best k items of these users, without those that are hidden from each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,23 +68,30 @@ class Task:
         """Which of `users` have no trained pair (n,)."""
         return ~self.history.users[self.users]
 
-    def ranker(self, users: Matrix, items: Matrix) -> Callable[..., TopK]:
-        """`top_k` of these matrices, for `listed`."""
-        check_shapes((n_rows(users), n_rows(items)), [self.target], "target")
-        return partial(top_k, users, items)
+    @cached_property
+    def hidden(self) -> Hidden:
+        """What the lists of `users` must not hold."""
+        return hidden_from(self.users, self.masks)
 
-    def listed(self, best_items: Callable[..., TopK], k: int) -> tuple[Codes, Hits]:
+    def ranker(self, users: Matrix, items: Matrix) -> Ranker:
+        """That of these matrices, for `listed`."""
+        vectors, rows = checked_matrices(users, items)
+        check_shapes((n_rows(vectors), n_rows(rows)), [self.target], "target")
+        prepared = PreparedItems(rows, tie_order(n_rows(rows)))
+        return lambda k, codes, hidden: prepared.top_k(vectors, k, hidden, codes)
+
+    def listed(self, best_items: Ranker, k: int) -> tuple[Codes, Hits]:
         """The listed items (n, k), -1 for none, and which of them are target items (n, k).
 
         Users without a trained pair get the most popular items, unless the policy is "model".
         """
-        ranked = np.ones(len(self.users), dtype=bool) if self.cold == "model" else ~self.is_cold
-        best = best_items(k, rows=self.users[ranked], exclude=self.masks).items
+        popular_only = self.is_cold & (self.cold != "model")
+        ranked, others = np.flatnonzero(~popular_only), np.flatnonzero(popular_only)
         listed = np.empty((len(self.users), k), dtype=np.int64)
-        listed[ranked] = best
-        if not ranked.all():
-            popular = (np.ones((self.target.n_users, 1)), self.history.popularity[:, None])
-            listed[~ranked] = top_k(*popular, k, rows=self.users[~ranked], exclude=self.masks).items
+        listed[ranked] = best_items(k, self.users[ranked], self.hidden.take(ranked)).items
+        if len(others):
+            popular = self.ranker(np.ones((self.target.n_users, 1)), self.history.popularity[:, None])
+            listed[others] = popular(k, self.users[others], self.hidden.take(others)).items
         hits = has_pairs(self.target, np.repeat(self.users, k), listed.ravel())
         return listed, hits.reshape(listed.shape)
 

@@ -10,16 +10,14 @@ from torch import Tensor
 from truepair.data.ids import Codes
 from truepair.ranking.hidden import Hidden
 from truepair.ranking.prepared_items import PreparedItems, TopK, tie_order
-from truepair.ranking.selection import Exclude, as_masks, hidden_from
 from truepair.training.distributed.shards import Exchange, ShardedMatrices
 
 _USERS = 8192  # whose vectors are gathered at a time
 
 
-def sharded_top_k(
-    shards: ShardedMatrices, k: int, *, rows: npt.ArrayLike | None = None, exclude: Exclude | None = None
-) -> TopK:
-    """`top_k` of matrices that are divided among ranks; all of them call it, and all get all lists.
+def sharded_top_k(shards: ShardedMatrices, k: int, codes: Codes, hidden: Hidden) -> TopK:
+    """The best k items of these users, of matrices that are divided among ranks; all of them call it, and all
+    get all lists. Row r of `hidden` belongs to the r-th list.
 
     Ties are broken as `top_k` does it, so that on the CPU the lists are those of one process.
     """
@@ -29,9 +27,7 @@ def sharded_top_k(
     own_order = order[(order >= items.first) & (order < items.last)] - items.first
     own_places = np.full(items.n, -1)
     own_places[items.first : items.last] = np.arange(len(items))
-    codes = np.arange(shards.user_shard.n) if rows is None else np.asarray(rows, dtype=np.int64)
-    hidden, best = hidden_from(codes, as_masks(exclude)), PreparedItems(shards.items, own_order)
-    found = []
+    best, found = PreparedItems(shards.items, own_order), []
     for start in range(0, len(codes), _USERS):
         block = slice(start, start + _USERS)
         own = Hidden(hidden.starts[block], hidden.ends[block], hidden.items).recoded(own_places)

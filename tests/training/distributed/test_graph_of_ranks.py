@@ -12,7 +12,7 @@ from truepair.errors import InputError
 from truepair.evaluation import Validation
 from truepair.losses import InfoNCE
 from truepair.models.encoders import MF, LightGCN
-from truepair.ranking.selection import top_k
+from truepair.ranking.selection import hidden_from, top_k
 from truepair.ranking.sharded_top_k import sharded_top_k
 from truepair.sampling import Full
 from truepair.training import Job, Settings, fit
@@ -97,7 +97,8 @@ def validated(engine, shown=None):
 
     def on_epoch(state):
         if shown is not None:
-            shown.append(sharded_top_k(state.shards, 5, exclude=SPLIT.train))
+            users = np.arange(60)
+            shown.append(sharded_top_k(state.shards, 5, users, hidden_from(users, [SPLIT.train])))
         return validation(state)
 
     settings = {"epochs": 5, "batch_size": 32, "learning_rate": 0.1}

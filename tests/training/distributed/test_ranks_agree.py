@@ -15,7 +15,7 @@ from truepair.errors import InputError
 from truepair.evaluation import Validation
 from truepair.losses import BPR, DPL, HCL, InfoNCE
 from truepair.models.encoders import MF, Hybrid, LightGCN
-from truepair.ranking.selection import top_k
+from truepair.ranking.selection import hidden_from, top_k
 from truepair.ranking.sharded_top_k import sharded_top_k
 from truepair.sampling import Full, Uniform
 from truepair.training import Job, Settings, StopTraining, choose_engine, fit
@@ -157,10 +157,13 @@ def lists_of_ranks():
     of_users, of_items = (Shard(len(table), group.size, group.rank) for table in (users, items))
     shards = ShardedMatrices(group, of_users.take(users), of_items.take(items), of_users, of_items)
     return [
-        sharded_top_k(shards, 3, exclude=known),
-        sharded_top_k(shards, 19),
-        sharded_top_k(shards, 5, rows=[7, 7, 0], exclude=[known, known]),
-        sharded_top_k(shards, 5, rows=[]),
+        sharded_top_k(shards, k, np.array(rows, int), hidden_from(np.array(rows, int), masks))
+        for k, rows, masks in (
+            (3, range(24), [known]),
+            (19, range(24), []),
+            (5, [7, 7, 0], [known, known]),
+            (5, [], []),
+        )
     ]
 
 
