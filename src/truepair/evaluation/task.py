@@ -45,12 +45,28 @@ class Task:
         What a Recommender knows about its users replaces what `train` says.
         """
         check_type("target", target, Interactions, "give a Split, or a part such as split.test")
-        masks = as_masks(exclude)
+        masks, shape = as_masks(exclude), (target.n_users, target.n_items)
         if train is None and not masks:
             raise InputError("exclude is empty and train is not given; pass the train part as exclude.")
         train = masks[0] if train is None else train
         task = Task(target, masks, train, history_of(model, train), cold)
-        task._check()
+        check_shapes(shape, masks)
+        check_shapes(shape, [train], "train")
+        for part in (target, *masks):
+            check_same_ids("target or exclude", part, train)
+        if len(target) == 0:
+            raise InputError(
+                "nothing to evaluate: target has no interactions; give the split a larger held-out share."
+            )
+        is_hidden = np.zeros(len(target), dtype=bool)
+        for mask in masks:
+            is_hidden |= has_pairs(mask, target.users, target.items)
+        if n_hidden := int(is_hidden.sum()):
+            raise InputError(
+                f"{n_hidden:,} of {len(target):,} target interactions are also in exclude, so no list can "
+                "hold them; exclude only what came before the target."
+            )
+        check_history(cold, task.is_cold, "target")
         return task
 
     @cached_property
@@ -94,21 +110,3 @@ class Task:
             listed[others] = popular(k, self.users[others], self.hidden.take(others)).items
         hits = has_pairs(self.target, np.repeat(self.users, k), listed.ravel())
         return listed, hits.reshape(listed.shape)
-
-    def _check(self) -> None:
-        target = self.target
-        check_shapes((target.n_users, target.n_items), self.masks)
-        check_shapes((target.n_users, target.n_items), [self.train], "train")
-        for part in (target, *self.masks):
-            check_same_ids("target or exclude", part, self.train)
-        if len(target) == 0:
-            raise InputError(
-                "nothing to evaluate: target has no interactions; give the split a larger held-out share."
-            )
-        hidden = [has_pairs(mask, target.users, target.items) for mask in self.masks]
-        if n_hidden := int(np.any(hidden, axis=0).sum()):
-            raise InputError(
-                f"{n_hidden:,} of {len(target):,} target interactions are also in exclude, so no list can "
-                "hold them; exclude only what came before the target."
-            )
-        check_history(self.cold, self.is_cold, "target")

@@ -56,9 +56,13 @@ def run_to_the_end(
     metric = metric if len(runs) == 1 else f"{len(runs)} runs, best validation"
     first, epochs = runs[0], max(run.last_epoch for run in runs)
     outcomes: dict[Run, FitResult | TrainingError] = {}
-    outcomes |= {run: run.result(keep_start) for run in runs if run.is_over()}
     with show_progress(progress, epochs, first.epoch, first.trainer.steps, metric) as bar:
-        while going := [run for run in runs if run not in outcomes]:
+        while True:
+            for run in runs:
+                if run not in outcomes and run.is_over():
+                    outcomes[run] = run.result(keep_start)
+            if not (going := [run for run in runs if run not in outcomes]):
+                return [outcomes[run] for run in runs]
             began = time.perf_counter()
             for run, totals in zip(going, train_epoch(going, bar.step), strict=True):
                 try:
@@ -68,11 +72,8 @@ def run_to_the_end(
                     continue
                 if run.checkpoint is not None and (run.is_over() or run.is_due(checkpoint_every)):
                     run.save()
-                if run.is_over():
-                    outcomes[run] = run.result(keep_start)
             if progress and (record := _latest(runs)):
                 bar.epoch(record)
-    return [outcomes[run] for run in runs]
 
 
 def _latest(runs: Sequence[Run]) -> EpochRecord | None:
