@@ -11,11 +11,12 @@ from truepair.evaluation.statistics import bootstrap_interval, holm, sign_flip_t
 # --- bootstrap -----------------------------------------------------------------------------------------
 
 
-def test_bootstrap_interval_covers_the_true_mean_as_often_as_it_says():
+@pytest.mark.parametrize("n", [10, 20, 60, 300])
+def test_bootstrap_interval_covers_the_true_mean_as_often_as_it_says(n):
     rng = np.random.default_rng(0)
-    samples = rng.exponential(size=(400, 60))  # skewed, as metrics are
-    covered = [low <= 1 <= high for low, high in (bootstrap_interval(x, 0.9, resamples=400) for x in samples)]
-    assert 0.84 < np.mean(covered) < 0.93
+    samples = rng.beta(0.8, 1.2, size=(1000, n))  # plain percentiles cover .890 and .919 at n = 10 and 20
+    found = [bootstrap_interval(x, resamples=400) for x in samples]
+    assert 0.925 < np.mean([low <= 0.4 <= high for low, high in found]) < 0.965
 
 
 def test_bootstrap_interval_has_the_width_of_the_normal_one():

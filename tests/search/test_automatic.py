@@ -348,7 +348,8 @@ def test_a_sample_has_a_part_of_a_given_block(data, given, sample, monkeypatch):
     search = SettingsSearch(spec, part, many, Stopwatch(None), users=np.arange(150))
     for points in search.batches():
         jobs = [search.job(point) for point in points]
-        search.add(points, automatic.fit_many(jobs, search.judge), 0.1)
+        results = automatic.fit_many(jobs, search.judge)
+        search.add([search.outcome(*each, 0.1) for each in zip(points, results, strict=True)])
     assert {state for _, state in blocks} == {"device"}
     assert {block for block, _ in blocks} == {sample}
     assert search.whole_size.batch == (given or search.whole_size.batch)
@@ -555,6 +556,45 @@ def test_an_interrupted_run_goes_on_with_its_settings(data, model, tmp_path, mon
     resumed = tp.Recommender(**parameters).fit(data, checkpoint=path)
     assert len(resumed.result_.history) == 3
     assert resumed.facts_["automatic"]["chosen"] == before["facts"]["automatic"]["chosen"]
+
+
+@pytest.mark.parametrize("at", ["a short run", "the full run"])
+def test_an_interrupted_search_goes_on_where_it_stopped(data, model, tmp_path, monkeypatch, at):
+    judged, judge = [], Validation.__call__
+    n_trials = len(model.facts_["automatic"]["trials"])
+    interrupted = 2 if at == "a short run" else n_trials  # each is judged once, the full one after all
+
+    def stopped(validation, state):
+        judged.append(state.epoch)
+        if len(judged) == interrupted:
+            raise KeyboardInterrupt
+        return judge(validation, state)
+
+    path = tmp_path / "c"
+    monkeypatch.setattr(Validation, "__call__", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        tp.Recommender(**QUICK).fit(data, checkpoint=path)
+    assert len(json.loads(settings_file(path).read_text())["runs"]) == interrupted - 1
+    assert path.with_name("c.search").exists() == (at == "the full run")
+    found = tp.Recommender(**QUICK).fit(data, checkpoint=path)
+    assert same(found, model)
+    trials = [
+        [{**trial, "seconds": 0} for trial in each.facts_["automatic"]["trials"]] for each in (found, model)
+    ]
+    assert trials[0] == trials[1]
+    assert len(judged) == n_trials + 1  # the interrupted run again
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["c", "c.settings"]
+
+
+@pytest.mark.parametrize(
+    "runs", ["[[]]", '[[[1, 2], 1, "x", "", 0]]', "3", '[[["a", 0.8, 64, 3], 1, 0.5, "", 0]]']
+)
+def test_short_runs_that_cannot_be_read_are_run_again(data, model, tmp_path, runs):
+    tp.Recommender(**QUICK).fit(data, checkpoint=tmp_path / "c")
+    file = settings_file(tmp_path / "c")
+    (tmp_path / "c").unlink()
+    file.write_text(json.dumps({"key": json.loads(file.read_text())["key"]})[:-1] + f', "runs": {runs}}}')
+    assert same(tp.Recommender(**QUICK).fit(data, checkpoint=tmp_path / "c"), model)
 
 
 def test_settings_of_another_run_are_not_lost(data, tmp_path):

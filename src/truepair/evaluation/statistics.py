@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr, stdtrit
 
 from truepair.errors import InputError, check_number, check_whole
 from truepair.evaluation.metrics import Floats
@@ -21,9 +22,11 @@ _BOOTSTRAP, _SIGN_FLIP = 1, 2  # names of streams
 def bootstrap_interval(
     values: npt.ArrayLike, level: float = 0.95, *, resamples: int = 2_000, seed: int = 0
 ) -> tuple[float, float]:
-    """The percentile bootstrap interval of the mean, from `resamples` samples of n values with replacement.
+    """The bootstrap interval of the mean, from `resamples` samples of n values with replacement.
 
-    (low, high) are the (1 - level) / 2 and (1 + level) / 2 quantiles of the resampled means.
+    (low, high) are the 1 - p and p quantiles of the resampled means, p = Φ(t √(n / (n - 1))), t Student's
+    quantile of (1 + level) / 2 for n - 1 degrees of freedom: the percentile interval (p = (1 + level) / 2) is
+    too narrow for few users (Hesterberg 2015, "expanded percentile interval").
 
     >>> bootstrap_interval([1.0, 1.0, 1.0])
     (1.0, 1.0)
@@ -38,8 +41,15 @@ def bootstrap_interval(
         return np.asarray(numbers[codes.astype(np.int64)].reshape(count, -1).mean(axis=1))
 
     means = _in_blocks(resampled_means, resamples, len(numbers), seed, _BOOTSTRAP)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(means, [1 - (p := _expanded(level, len(numbers))), p])
     return float(low), float(high)
+
+
+def _expanded(level: float, n: int) -> float:
+    """The upper quantile of resampled means that makes up for their being spread too little, and for t."""
+    if n == 1:
+        return 1.0
+    return float(ndtr(stdtrit(n - 1, (1 + level) / 2) * np.sqrt(n / (n - 1))))
 
 
 def sign_flip_test(differences: npt.ArrayLike, *, flips: int = 10_000, seed: int = 0) -> float:

@@ -12,6 +12,7 @@ choose settings for that.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,17 +23,17 @@ from truepair.data.durations import budget_seconds
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import EXTRA, Interactions
 from truepair.data.split import Split
-from truepair.errors import InputError
-from truepair.evaluation import parse_metric
+from truepair.errors import InputError, StorageError, TrainingError
+from truepair.evaluation import Validation, parse_metric
 from truepair.randomness import random_order, stream_key
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import hold_out, like_test
-from truepair.search.plan import SettingsSearch, Stopwatch
+from truepair.search.plan import PointRun, SettingsSearch, Stopwatch
 from truepair.search.settings_file import SettingsFile
 from truepair.spec import Spec
 from truepair.spec.parameters import as_json
 from truepair.storage.types import Json
-from truepair.training import AUTO, fit_many
+from truepair.training import AUTO, FitResult, Job, fit, fit_many
 from truepair.training.full.engine import check_state
 
 MOST_USERS = 50_000  # who judge; and who are learnt from, unless there are many items
@@ -81,7 +82,11 @@ def chosen_settings(
     if spec.settings.optimizer_state != "device" and spec.engine in (AUTO, "full"):
         check_state(spec.job(split.train))  # an error now, and not after the search
     spec = replace(spec, metric=judging_metric(spec.metric, split.train.n_items))
-    clock, users = Stopwatch(limit), some_users(split, spec.settings.seed)
+    runs = (
+        [] if file is None or spec.engine == "distributed" else file.runs()
+    )  # ranks could read different ones
+    clock = Stopwatch(limit, sum(run.seconds for run in runs))
+    users = some_users(split, spec.settings.seed)
     try:
         part = judging_parts(spec, split, users)
     except InputError as error:
@@ -93,14 +98,46 @@ def chosen_settings(
     else:
         whole = part.train if users is None else split.train
         search = SettingsSearch(spec, part, whole, clock, progress, tables, users)
-        for points in search.batches():
-            began, jobs = clock.seconds, [search.job(point) for point in points]
-            results = fit_many(jobs, search.judge, engine=spec.engine)
-            search.add(points, results, (clock.seconds - began) / len(points))
+        _search(search, runs, file)
         choice = _choice(settled, search, part.recipe)
     if file is not None:
-        file.write(choice.facts)
+        file.write({"facts": choice.facts})
+        file.full_run.unlink(missing_ok=True)
     return choice
+
+
+def _search(search: SettingsSearch, known: Sequence[PointRun], file: SettingsFile | None) -> None:
+    """Run the points of a search, apart from those that are known; keep them in the file."""
+    kept, runs = {run.point: run for run in known}, list[PointRun]()
+    engine = search.spec.engine
+    for points in search.batches():
+        if not kept.keys() >= set(points):
+            began, jobs = search.clock.seconds, [search.job(point) for point in points]
+            if file is None or engine == "distributed" or points != [search.full]:
+                results = fit_many(jobs, search.judge, engine=engine)
+            else:
+                results = [_resumed(jobs[0], search.judge, engine, file.full_run)]
+            seconds = (search.clock.seconds - began) / len(points)
+            for point, result in zip(points, results, strict=True):
+                kept[point] = search.outcome(point, result, seconds)
+        found = [kept[point] for point in points]
+        search.add(found)
+        if file is not None and points != [search.full]:  # its vectors are needed, which its checkpoint has
+            runs += found
+            file.write({"runs": runs})
+
+
+def _resumed(job: Job, judge: Validation, engine: str, checkpoint: Path) -> FitResult | TrainingError:
+    """The full run, from its checkpoint if there is one of the same run."""
+    try:
+        return fit(job, judge, engine=engine, checkpoint=checkpoint)
+    except StorageError:
+        if not checkpoint.exists():
+            raise
+        checkpoint.unlink()
+        return _resumed(job, judge, engine, checkpoint)
+    except TrainingError as error:
+        return error
 
 
 def _choice(settled: Spec, search: SettingsSearch, recipe: str) -> AutomaticSettings:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -27,7 +28,7 @@ from truepair.search.blend_choice import (
     regularisation_work,
 )
 from truepair.search.climb import FIRST_PLACE, FIRST_POPULARITY, Point, climb
-from truepair.search.trials import Trial
+from truepair.search.trials import State, Trial
 from truepair.spec import SEARCHED, Spec
 from truepair.spec.defaults import default_batch_size
 from truepair.training import FitResult, Job
@@ -46,10 +47,10 @@ _SOLVING = 4e-11  # seconds of EASE for each cube of items, on two cores
 
 
 class Stopwatch:
-    """The time since it was made, and what is left of a limit."""
+    """The time since it was made, after `used` seconds of earlier, and what is left of a limit."""
 
-    def __init__(self, limit: float | None) -> None:
-        self.limit, self._began = limit, time.perf_counter()
+    def __init__(self, limit: float | None, used: float = 0.0) -> None:
+        self.limit, self._began = limit, time.perf_counter() - used
 
     @property
     def seconds(self) -> float:
@@ -64,6 +65,16 @@ class Stopwatch:
     def is_late(self) -> bool:
         """Whether the short runs have used up their part of the limit."""
         return self.limit is not None and self.seconds > _SHORT_SHARE * self.limit
+
+
+class PointRun(NamedTuple):
+    """What came of a point: the score after an epoch, or why there is none; and the time it took."""
+
+    point: Point
+    epoch: int
+    score: float | None
+    why: str
+    seconds: float
 
 
 class RunSize(NamedTuple):
@@ -106,7 +117,7 @@ def largest_dim(device: torch.device, n_users: int, n_items: int) -> int:
 
 
 class SettingsSearch:
-    """One search. Run the points of `batches` and `add` their results; then `chosen` and `blend` are known.
+    """One search: run the points of `batches`, `add` what came of them; then `chosen` and `blend` are known.
 
     part    what it learns from and is judged by
     whole   what the model will learn from: the train part, or all of which `users` are a sample
@@ -229,7 +240,7 @@ class SettingsSearch:
         runs = 1.1 * (1 + self._times_longer(point.dim))  # this one, and the one on everything
         dims = [dim for dim in _DIMS if dim <= self.full_dim] if "dim" in self.wanted else [self.full_dim]
         for dim in dims:
-            seconds = per_epoch * max(1.0, dim / point.dim)  # rather too much
+            seconds = per_epoch * training_work(self.size, dim, 1) / training_work(self.size, point.dim, 1)
             if runs * full.epochs * seconds <= self.clock.left:
                 return full._replace(dim=dim)
         fewer = int(self.clock.left / (runs * seconds))
@@ -299,26 +310,33 @@ class SettingsSearch:
         own = self.spec.varied(**self._parameters(point), **self.rate, patience=None, validate_every=every)
         return own.job(self.train, encoder=self.tables.given_to(own.trained, self.users))
 
-    def add(
-        self, points: Sequence[Point], results: Sequence[FitResult | TrainingError], seconds: float
-    ) -> None:
-        """Keep the trials of points that were run, in so many seconds each."""
-        for point, result in zip(points, results, strict=True):
-            epoch, score, why, own = point.epochs, None, "", self._parameters(point)
-            if isinstance(result, TrainingError):
-                why = outcome = str(result)
-            else:
-                epoch, score = _last_good(result)
-                outcome = f"{self.judge.metric} {score:.4f}"
-                self.fitted = result if point == self.full else None
-            state: Literal["complete", "failed"] = "failed" if why else "complete"
+    def outcome(self, point: Point, result: FitResult | TrainingError, seconds: float) -> PointRun:
+        """What came of a point that was run."""
+        if isinstance(result, TrainingError):
+            return PointRun(point, point.epochs, None, str(result), seconds)
+        self.fitted = result if point == self.full else None
+        return PointRun(point, *_last_good(result), "", seconds)
+
+    def add(self, runs: Sequence[PointRun]) -> None:
+        """Keep the trials of points that were run."""
+        for point, epoch, score, why, seconds in runs:
+            own = self._parameters(point)
+            state: State = "failed" if why else "complete"
             self.trials.append(Trial(len(self.trials), own, score, epoch, state, why, (), seconds))
             self.scores[point] = -1.0 if score is None else score
             self.spent += self._work(point)
             self._say(
                 f"temperature {own['temperature']:g}, popularity {point.popularity:g}, dim {point.dim}, "
-                f"{point.epochs} epochs: {outcome}"
+                f"{point.epochs} epochs: {why or f'{self.judge.metric} {score:.4f}'}; {self._left()}"
             )
+
+    def _left(self) -> str:
+        """How long the search and the training that follows may take, by the counted work."""
+        longest = self.clock.left
+        if longest == math.inf:
+            work = self.most_work - self.spent + training_work(self.whole_size, self.full_dim, self.epochs)
+            longest = max(0.0, work) * self.clock.seconds / self.spent
+        return f"done in {longest:,.0f} s at most"
 
     def _parameters(self, point: Point) -> dict[str, float]:
         """What a trial has of its own; the temperature has three digits: what is printed repeats the run."""

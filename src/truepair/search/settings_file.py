@@ -1,4 +1,4 @@
-"""Automatic settings beside a checkpoint: an interrupted run goes on with those it began with."""
+"""Automatic settings beside a checkpoint: an interrupted search goes on, and a run keeps its settings."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 from truepair.data.split import Split
 from truepair.errors import StorageError
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
+from truepair.search.climb import Point
+from truepair.search.plan import PointRun
 from truepair.spec import Spec
 from truepair.spec.parameters import as_json, from_json
 from truepair.storage.atomic import atomic_write
@@ -69,7 +71,28 @@ class SettingsFile:
                 )
         return None
 
-    def write(self, facts: Json) -> None:
-        """Keep the facts of a search."""
+    def runs(self) -> list[PointRun]:
+        """The short runs of an interrupted search; none without a file, or with one that is damaged."""
+        with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+            path = settings_file(self.checkpoint)
+            if path.stat().st_size <= _MOST_BYTES:
+                found = json.loads(path.read_bytes())
+                if found["key"] == self.key:
+                    return [_run(*run) for run in found["runs"]]
+        return []
+
+    def write(self, content: Json) -> None:
+        """Keep the `runs` of a search so far, or its `facts`."""
         with atomic_write(settings_file(self.checkpoint), "the automatic settings") as file:
-            file.write(json.dumps({"key": self.key, "facts": facts}).encode())
+            file.write(json.dumps({"key": self.key, **content}).encode())
+
+    @property
+    def full_run(self) -> Path:
+        """The checkpoint of the search's full run."""
+        return self.checkpoint.with_name(self.checkpoint.name + ".search")
+
+
+def _run(point: list[float], epoch: int, score: float | None, why: str, seconds: float) -> PointRun:
+    """A run, as JSON has it."""
+    score = None if score is None else float(score)
+    return PointRun(Point(*point), int(epoch), score, str(why), float(seconds))  # type: ignore[arg-type]
