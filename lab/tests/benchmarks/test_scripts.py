@@ -15,20 +15,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
 CALLS = {
     "billion.py": (
         [
-            *(
-                "--users",
-                "640",
-                "--items",
-                "60",
-                "--groups",
-                "6",
-                "--draws",
-                "8",
-                "--batch",
-                "10",
-                "--dim",
-                "4",
-            ),
+            *("--users", "640", "--items", "60", "--groups", "6", "--draws", "8", "--batch", "10", "--dim", "4"),
             *("--columns", "20", "--epochs", "2", "--sample", "20", "--lists", "50", "--device", "cpu"),
             *("--writer", "blocks", "--out", "{data}/billion.json", "--command-epochs", "2"),
         ],
@@ -62,6 +49,7 @@ CALLS = {
         ["--quick", "--limit", "1", "--out", "{data}/lines"],
         ["slow drift | default batches | update", "periods 2 on"],
     ),
+    "interval_coverage.py": (["--quick"], [" users, NDCG@20 ", "| users | percentile |", "| 300 | "]),
     "lists_on_gpu.py": (["--quick"], ["k =  10, cpu :"]),
     "memory.py": (["--tiny"], ["bytes a user", "users, 3 items", ": 2.37 GB"]),
     "ml100k_paper_split.py": (
