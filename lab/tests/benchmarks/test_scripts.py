@@ -15,7 +15,20 @@ FOLDER = Path(__file__).parents[2] / "benchmarks"
 CALLS = {
     "billion.py": (
         [
-            *("--users", "640", "--items", "60", "--groups", "6", "--draws", "8", "--batch", "10", "--dim", "4"),
+            *(
+                "--users",
+                "640",
+                "--items",
+                "60",
+                "--groups",
+                "6",
+                "--draws",
+                "8",
+                "--batch",
+                "10",
+                "--dim",
+                "4",
+            ),
             *("--columns", "20", "--epochs", "2", "--sample", "20", "--lists", "50", "--device", "cpu"),
             *("--writer", "blocks", "--out", "{data}/billion.json", "--command-epochs", "2"),
         ],
