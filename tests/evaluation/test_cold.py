@@ -8,7 +8,7 @@ from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.errors import InputError
 from truepair.evaluation import Validation, compare, evaluate
-from truepair.evaluation.cold import COLD, History
+from truepair.evaluation.task import COLD
 
 N_USERS, N_ITEMS, NEW = 30, 25, 22  # users from NEW on have no pair in train
 RNG = np.random.default_rng(3)
@@ -84,7 +84,6 @@ def test_lists_of_people_with_history_do_not_change_by_a_bit():
 def test_one_trained_pair_is_a_history():
     train = Interactions([0, 0, 1], [0, 1, 1], IdMap.range(3), IdMap.range(4))
     target = Interactions([1, 2], [2, 3], IdMap.range(3), IdMap.range(4))
-    assert History.of(train).users.tolist() == [True, True, False]
     assert evaluate((np.eye(3), np.ones((4, 3))), target, exclude=train, ks=(1,)).cold_users.tolist() == [2]
 
 

@@ -144,7 +144,7 @@ def test_a_reference_point_that_fails_fails_alone(material: Any, monkeypatch: py
 
 
 def test_each_metric_has_its_own_best_epoch(material: Any) -> None:
-    curve = CurveOnTest(Task.checked(material.whole.test, material.train, None))
+    curve = CurveOnTest(Task(material.whole.test, material.train))
     curve.found = {
         1: dict.fromkeys(METRICS, 0.1) | {"recall@5": 0.9},
         2: dict.fromkeys(METRICS, 0.2),
@@ -155,7 +155,7 @@ def test_each_metric_has_its_own_best_epoch(material: Any) -> None:
 
 def test_looking_at_the_test_part_gives_training_no_score(material: Any) -> None:
     users, items = (torch.ones(n, 2) for n in (material.train.n_users, material.train.n_items))
-    curve = CurveOnTest(Task.checked(material.whole.test, material.train, None), keep=2)
+    curve = CurveOnTest(Task(material.whole.test, material.train), keep=2)
     for epoch in (1, 2, 3):
         assert curve(EpochState(epoch, 0.0, lambda: (users, items))) is None
     assert curve.kept is not None

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.errors import InputError, check_choice, check_whole
-from truepair.evaluation.cold import Cold, counted, history_of
 from truepair.evaluation.judged import Judged
-from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, Hits, parse_metric
+from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, Hits
 from truepair.evaluation.results import Evaluation
-from truepair.evaluation.task import Ranker, Task
+from truepair.evaluation.task import Cold, HasMatrices, Task, counted, history_of
 from truepair.ranking.prepared_items import Matrix
 from truepair.ranking.selection import Exclude, checked_k
-from truepair.ranking.sharded_top_k import sharded_top_k
 from truepair.storage.types import Json, Table
-
-
-class HasMatrices(Protocol):
-    """Anything with a user matrix and an item matrix: a fitted model, a fit result, a fit in progress."""
-
-    def matrices(self) -> tuple[Matrix, Matrix]:
-        """(users (n_users, d), items (n_items, d))."""
 
 
 def evaluate(
@@ -75,7 +64,7 @@ def evaluate(
         return _evaluate_judged(model, target, ks, train, cold, candidates)
     if target is None:
         raise InputError("there is no target; give a Split, a part such as split.test, or candidates.")
-    task = Task.checked(target, exclude, train, cold, model)
+    task = Task(target, exclude, train, cold, model)
     ranker = task.ranker(*matrices_of(model))
     listed, hits = task.listed(ranker, checked_k(ks[-1], target.n_items))
     kept, popularity = counted(task.cold, task.is_cold), task.train.item_counts
@@ -152,65 +141,6 @@ def matrices_of(model: HasMatrices | tuple[Matrix, Matrix]) -> tuple[Matrix, Mat
         )
     users, items = pair
     return users, items
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Validation:
-    """One number for a model in training: the mean of `metric` on `target`. Higher is better.
-
-    It is the mean that `evaluate` finds. Users without a pair in the train part, the first of `exclude`, get
-    the most popular items, so that they have no say in the choice of an epoch; see `cold` there.
-    """
-
-    target: Interactions
-    exclude: Exclude
-    metric: str = "ndcg@20"
-    cold: Cold = "popular"
-
-    def __post_init__(self) -> None:
-        _, k = parse_metric(self.metric)
-        if k > self.target.n_items:
-            raise InputError(
-                f"metric = {self.metric!r}, but the catalogue has {self.target.n_items} items; lower K."
-            )
-        _ = self._task  # its checks, now rather than after the first epoch
-
-    @cached_property
-    def _task(self) -> Task:
-        return Task.checked(self.target, self.exclude, None, self.cold)
-
-    @cached_property
-    def identity(self) -> str:
-        """A text that states what is measured on which data."""
-        known = ", ".join(part.hash for part in self._task.masks)
-        # "popular" adds nothing, like "model", which checkpoints of earlier versions have: these go on
-        policy = ", cold=separate" if self.cold == "separate" and self._task.is_cold.any() else ""
-        return f"{self.metric} on {self.target.hash} without {known}{policy}"
-
-    def score(self, users: Matrix, items: Matrix) -> float:
-        """The mean of the metric for these two matrices."""
-        return float(self.values(users, items).mean())
-
-    def values(self, users: Matrix, items: Matrix) -> Floats:
-        """The metric of each user who counts."""
-        return self._values(self._task.ranker(users, items))
-
-    def _values(self, best_items: Ranker) -> Floats:
-        name, k = parse_metric(self.metric)
-        _, hits = self._task.listed(best_items, k)
-        return METRICS[name](hits, self._task.n_target)[counted(self.cold, self._task.is_cold)]
-
-    def __call__(self, model: HasMatrices) -> float:
-        """The score of the matrices that the model has now.
-
-        Matrices that are divided among processes are ranked where they are.
-        """
-        shards = getattr(model, "shards", None)
-        best = self._task.ranker(*model.matrices()) if shards is None else partial(sharded_top_k, shards)
-        return float(self._values(best).mean())
-
-    def __repr__(self) -> str:
-        return f"<Validation: {self.metric} over {len(self.target):,} interactions>"
 
 
 def _checked_ks(ks: Sequence[int]) -> tuple[int, ...]:

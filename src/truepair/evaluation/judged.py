@@ -12,8 +12,8 @@ from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.reading import read_interactions
 from truepair.errors import InputError, check_type
-from truepair.evaluation.cold import Cold, History, check_history, check_same_ids
 from truepair.evaluation.metrics import Floats, Hits, Mask
+from truepair.evaluation.task import Cold, History, check_history, check_same_ids
 from truepair.models.factor_matrices import dot_rows, n_rows
 from truepair.ranking.prepared_items import Matrix, checked_matrices, tie_order
 from truepair.ranking.selection import check_shapes

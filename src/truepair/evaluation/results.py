@@ -10,9 +10,9 @@ import numpy as np
 
 from truepair.data.ids import Codes
 from truepair.errors import InputError, settle
-from truepair.evaluation.cold import COLD, Cold
 from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, parse_metric
 from truepair.evaluation.statistics import bootstrap_interval
+from truepair.evaluation.task import COLD, Cold
 from truepair.storage.types import Array
 
 

@@ -15,7 +15,7 @@ from truepair.training.distributed.shards import Exchange, ShardedMatrices
 _USERS = 8192  # whose vectors are gathered at a time
 
 
-def sharded_top_k(shards: ShardedMatrices, k: int, codes: Codes, hidden: Hidden) -> TopK:
+def sharded_top_k(shards: ShardedMatrices, k: int, hidden: Hidden, codes: Codes) -> TopK:
     """The best k items of these users, of matrices that are divided among ranks; all of them call it, and all
     get all lists. Row r of `hidden` belongs to the r-th list.
 

@@ -13,7 +13,7 @@ from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.errors import InputError, check_type
 from truepair.evaluation import Evaluation, evaluate
-from truepair.evaluation.cold import Cold
+from truepair.evaluation.task import Cold
 from truepair.models.factor_matrices import Rows
 from truepair.recommender import lists
 from truepair.recommender.features.new_items import add_items

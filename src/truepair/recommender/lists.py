@@ -19,8 +19,8 @@ from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.sources.in_memory import memory_source
 from truepair.errors import InputError, check_choice, check_number, check_whole
-from truepair.evaluation.cold import SERVING, check_cold
 from truepair.evaluation.metrics import Mask
+from truepair.evaluation.task import SERVING, check_cold
 from truepair.models.factor_matrices import Rows, take_rows, unit_rows
 from truepair.ranking.selection import top_k
 from truepair.recommender.known_ids import as_ids, codes_of

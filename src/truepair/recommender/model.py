@@ -9,8 +9,8 @@ import torch
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
-from truepair.evaluation.cold import History
 from truepair.evaluation.metrics import Mask
+from truepair.evaluation.task import History
 from truepair.models.factor_matrices import Rows
 from truepair.models.feature_map import FeatureMap
 from truepair.models.scorer import Scorer

@@ -98,7 +98,7 @@ def validated(engine, shown=None):
     def on_epoch(state):
         if shown is not None:
             users = np.arange(60)
-            shown.append(sharded_top_k(state.shards, 5, users, hidden_from(users, [SPLIT.train])))
+            shown.append(sharded_top_k(state.shards, 5, hidden_from(users, [SPLIT.train]), users))
         return validation(state)
 
     settings = {"epochs": 5, "batch_size": 32, "learning_rate": 0.1}

@@ -157,7 +157,7 @@ def lists_of_ranks():
     of_users, of_items = (Shard(len(table), group.size, group.rank) for table in (users, items))
     shards = ShardedMatrices(group, of_users.take(users), of_items.take(items), of_users, of_items)
     return [
-        sharded_top_k(shards, k, np.array(rows, int), hidden_from(np.array(rows, int), masks))
+        sharded_top_k(shards, k, hidden_from(np.array(rows, int), masks), np.array(rows, int))
         for k, rows, masks in (
             (3, range(24), [known]),
             (19, range(24), []),

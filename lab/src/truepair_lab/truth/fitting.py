@@ -11,7 +11,7 @@ from itertools import product
 import torch
 
 from truepair.errors import TrainingError
-from truepair.evaluation.evaluation import Validation
+from truepair.evaluation.task import Validation
 from truepair.models.encoders import MF
 from truepair.training import FitResult, Job, OnEpoch, Settings, fit
 from truepair_lab.truth.cases import TruthCase, mask_of

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from truepair.errors import InputError, TrainingError, check_whole
-from truepair.evaluation.evaluation import Validation
+from truepair.evaluation.task import Validation
 from truepair.losses import InfoNCE
 from truepair.models.encoders import MF
 from truepair.prior import estimate_prior

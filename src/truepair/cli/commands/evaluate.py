@@ -43,7 +43,7 @@ def evaluate(model: ModelFile, args: EvaluateOptions, reading: Reading, console:
     """
     from truepair.evaluation import evaluate as evaluate_model
     from truepair.evaluation import parse_metric
-    from truepair.evaluation.cold import SERVING
+    from truepair.evaluation.task import SERVING
     from truepair.recommender.estimator import Recommender
     from truepair.recommender.new_users import with_more_users
 

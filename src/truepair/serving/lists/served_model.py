@@ -15,8 +15,8 @@ import pyarrow as pa
 from truepair.data.ids import Codes, IdMap
 from truepair.data.tables.id_table import IdTable
 from truepair.errors import InputError
-from truepair.evaluation.cold import check_cold
 from truepair.evaluation.metrics import Mask
+from truepair.evaluation.task import check_cold
 from truepair.models.factor_matrices import dot_rows
 from truepair.ranking.prepared_items import PreparedItems
 from truepair.recommender import lists

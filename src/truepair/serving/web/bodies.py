@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from truepair.errors import InputError, check_whole
-from truepair.evaluation.cold import SERVING
+from truepair.evaluation.task import SERVING
 from truepair.serving.events.event import Event, Kinds, microseconds
 from truepair.serving.id_texts import IdTexts
 from truepair.serving.limits import Limits

@@ -200,7 +200,7 @@ def _trained(
 def _run_optimistic(
     material: Material, group: Sequence[Wanted], shorter: Mapping[Key, Wanted], out: Path, say: Say
 ) -> list[RunLine]:
-    task, split = Task.checked(material.whole.test, material.train, None), material.whole.hash
+    task, split = Task(material.whole.test, material.train), material.whole.hash
     jobs, ends = [job_of(each, material) for each in group], [shorter.get(each.key(split)) for each in group]
     curves = [CurveOnTest(task, None if end is None else end.parameters["epochs"]) for end in ends]
     results, seconds = _trained(jobs, curves, group, say)
