@@ -157,14 +157,14 @@ def test_automatic_settings_know_the_features(monkeypatch):
     world = simulate_world(200, 60, density=0.2, noise=2.0, seed=2)
     table = {"item": world.observed.item_ids.ids, "trait": world.traits[:, 0]}
     seen = []
-    from truepair.search import automatic
+    from truepair.search import plan
 
     def few(jobs, *args, **options):
         seen.extend(job.encoder.item_features for job in jobs)
         return original(jobs, *args, **options)
 
-    original = automatic.fit_many
-    monkeypatch.setattr(automatic, "fit_many", few)
+    original = plan.fit_many
+    monkeypatch.setattr(plan, "fit_many", few)
     model = tp.Recommender(encoder="hybrid", dim=4, epochs=2, device="cpu", blend="none")
     model.fit(world.observed, item_features=table)
     assert len(seen) > 1

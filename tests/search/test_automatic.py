@@ -175,7 +175,7 @@ def test_short_runs_climb_and_are_few(data, monkeypatch):
             found.append(FitResult(*vectors, "full", job, (record,), job.settings.epochs, score=score))
         return found
 
-    monkeypatch.setattr(automatic, "fit_many", landscape)
+    monkeypatch.setattr(plan, "fit_many", landscape)
     monkeypatch.setattr(plan, "_MOST_WORK", 9)
     found = chosen_settings(tp.Recommender(device="cpu").spec, _whole(data)).spec
     assert asked[:3] == [(place, 0.8, 64, 14) for place in (4, 0, 8)]
@@ -194,15 +194,14 @@ def test_the_climb_ends_near_the_top_of_what_was_measured(grid):
     """Grids of short runs, on held-out pairs of ten datasets: docs/automatic.md."""
     points = itertools.product(grid["places"], grid["popularities"])
     measured = dict(zip(points, itertools.chain(*grid["scores"]), strict=True))
-    found, tops = {}, []
+    found = {}
 
-    def steps():
-        first = Point(FIRST_PLACE, FIRST_POPULARITY, grid["dim"], grid["epochs"])
-        tops.append((yield from climb(first, ("temperature", "popularity"), 9, found)))
-
-    for points in steps():
+    def run(points):
         found.update({point: measured[point.place, point.popularity] for point in points})
-    assert found[tops[0]] > 0.99 * max(measured.values())
+
+    first = Point(FIRST_PLACE, FIRST_POPULARITY, grid["dim"], grid["epochs"])
+    top = climb(first, ("temperature", "popularity"), 9, run, found)
+    assert found[top] > 0.99 * max(measured.values())
     assert len(found) <= 9
 
 
@@ -220,13 +219,13 @@ def test_training_stops_early_only_for_a_clear_gain(scores, epoch):
 
 def test_the_search_learns_from_some_of_many_users(data, monkeypatch):
     seen = []
-    whole = automatic.fit_many
+    whole = plan.fit_many
 
     def counted(jobs, judge, **options):
         seen.extend((job.interactions.n_users, judge.target.n_users) for job in jobs)
         return whole(jobs, judge, **options)
 
-    monkeypatch.setattr(automatic, "fit_many", counted)
+    monkeypatch.setattr(plan, "fit_many", counted)
     monkeypatch.setattr(automatic, "MOST_USERS", 120)
     monkeypatch.setattr(automatic, "_LEAST_USERS", 50)
     model = tp.Recommender(**QUICK).fit(data)
@@ -236,7 +235,7 @@ def test_the_search_learns_from_some_of_many_users(data, monkeypatch):
 
 
 def test_a_run_that_fails_is_not_chosen(data, monkeypatch):
-    whole = automatic.fit_many
+    whole = plan.fit_many
 
     def failing(jobs, *args, **options):
         found = whole(jobs, *args, **options)
@@ -245,7 +244,7 @@ def test_a_run_that_fails_is_not_chosen(data, monkeypatch):
             for j, f in zip(jobs, found, strict=True)
         ]
 
-    monkeypatch.setattr(automatic, "fit_many", failing)
+    monkeypatch.setattr(plan, "fit_many", failing)
     facts = tp.Recommender(**QUICK).fit(data).facts_["automatic"]
     assert any(trial["score"] is None for trial in facts["trials"])
     assert facts["chosen"]["temperature"] != 0.2
@@ -332,13 +331,13 @@ def test_a_sample_is_held_out_by_time(data, how, monkeypatch):
 @pytest.mark.parametrize(("given", "sample"), [(None, 8), (4, 4), (100, 16), (1000, 80)])
 def test_a_sample_has_a_part_of_a_given_block(data, given, sample, monkeypatch):
     blocks = []
-    whole = automatic.fit_many
+    whole = plan.fit_many
 
     def kept(jobs, judge, **options):
         blocks.extend((job.settings.batch_size, job.settings.optimizer_state) for job in jobs)
         return whole(jobs, judge, **options)
 
-    monkeypatch.setattr(automatic, "fit_many", kept)
+    monkeypatch.setattr(plan, "fit_many", kept)
     fixed = {"epochs": 1, "optimizer_state": "half", "metric": "ndcg@10"}
     spec = tp.Recommender(device="cpu", batch_size=given, **fixed).spec
     spec = dataclasses.replace(spec, searched=("temperature",))
@@ -346,10 +345,7 @@ def test_a_sample_has_a_part_of_a_given_block(data, given, sample, monkeypatch):
     part = hold_out(data, "random", 0.1)
     monkeypatch.setattr(plan, "default_batch_size", lambda *size: 16)
     search = SettingsSearch(spec, part, many, Stopwatch(None), users=np.arange(150))
-    for points in search.batches():
-        jobs = [search.job(point) for point in points]
-        results = automatic.fit_many(jobs, search.judge)
-        search.add([search.outcome(*each, 0.1) for each in zip(points, results, strict=True)])
+    search.run()
     assert {state for _, state in blocks} == {"device"}
     assert {block for block, _ in blocks} == {sample}
     assert search.whole_size.batch == (given or search.whole_size.batch)
@@ -367,7 +363,7 @@ def test_the_time_of_everything_is_that_of_the_counted_work(data):
 
 
 def test_a_state_that_cannot_be_kept_elsewhere_is_an_error_before_the_search(data, monkeypatch):
-    monkeypatch.setattr(automatic, "fit_many", None)
+    monkeypatch.setattr(plan, "fit_many", None)
     with pytest.raises(InputError, match="optimizer_state = 'half' needs 64 steps in an epoch or more"):
         tp.Recommender(**QUICK, optimizer_state="half").fit(data)
 
@@ -378,11 +374,12 @@ def test_a_state_that_cannot_be_kept_elsewhere_is_an_error_before_the_search(dat
 def test_an_epoch_is_timed_again_if_it_would_shorten_the_runs(data, seconds, epochs, runs, monkeypatch):
     part, times = hold_out(data, "random", 0.1), [*seconds]
     search = SettingsSearch(tp.Recommender(device="cpu").spec, part, part.train, Stopwatch(100.0))
-    for points in search.batches():
-        if points[0].epochs > 1 or not times:
-            break
-        search.trials += [short_run(points[0], times.pop(0))]
-    assert points[0].epochs == epochs
+
+    def timed(points, file):
+        search.trials += [short_run(point, times.pop(0)) for point in points]
+
+    monkeypatch.setattr(search, "_try_points", timed)
+    assert search._timed(search._short(), 100.0, None).epochs == epochs
     assert len(search.trials) == runs
 
 
@@ -586,8 +583,12 @@ def test_an_interrupted_search_goes_on_where_it_stopped(data, model, tmp_path, m
     assert sorted(each.name for each in tmp_path.iterdir()) == ["c", "c.settings"]
 
 
+RUN = '{"number": 0, "parameters": {}, "score": 0.5, "epoch": 1, "state": "complete"}'
+
+
 @pytest.mark.parametrize(
-    "runs", ["[[]]", '[[[1, 2], 1, "x", "", 0]]', "3", '[[["a", 0.8, 64, 3], 1, 0.5, "", 0]]']
+    "runs",
+    ["[[]]", '[[[1, 2], "x"]]', "3", f'[[["a", 0.8, 64, 3], {RUN}]]', f"[[[4, 0.8, 64, 1], {RUN}]]"],
 )
 def test_short_runs_that_cannot_be_read_are_run_again(data, model, tmp_path, runs):
     tp.Recommender(**QUICK).fit(data, checkpoint=tmp_path / "c")

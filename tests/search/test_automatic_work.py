@@ -6,7 +6,7 @@ import torch
 
 import truepair as tp
 from truepair.data.simulation import simulate_world
-from truepair.search import automatic
+from truepair.search import plan
 from truepair.search.automatic import chosen_settings
 from truepair.search.blend_choice import ranking_work, regularisation_work
 from truepair.search.climb import Point, climb
@@ -21,14 +21,13 @@ FIRST = Point(4, 0.4, 64, 14)
 
 def climbed(score, wanted=("temperature", "popularity"), most=12, late=lambda made: False, first=FIRST):
     """The top of a landscape, and the points that were asked for."""
-    found, tops = {}, []
+    found = {}
 
-    def steps():
-        tops.append((yield from climb(first, wanted, most, found, lambda: late(len(found)))))
-
-    for points in steps():
+    def run(points):
         found.update({point: score(point.place, point.popularity) for point in points})
-    return tops[0], list(found)
+
+    top = climb(first, wanted, most, run, found, lambda: late(len(found)))
+    return top, list(found)
 
 
 @pytest.mark.parametrize("place", [-8, -4, 0, 2, 4, 6, 8, 10, 12, 16])
@@ -120,7 +119,7 @@ def test_the_search_stays_within_three_trainings(n_users, n_items, density, monk
     part = tp.split_given(data, data.take(np.zeros(len(data), dtype=bool)))
     for seed in range(6):
         asked = []
-        monkeypatch.setattr(automatic, "fit_many", invented(np.random.default_rng(seed), asked))
+        monkeypatch.setattr(plan, "fit_many", invented(np.random.default_rng(seed), asked))
         found = chosen_settings(tp.Recommender(device="cpu", seed=seed).spec, part)
         size = RunSize(n_users, n_items, len(data), asked[-1].settings.batch_size)
         work = sum(training_work(size, job.encoder.dim, job.settings.epochs) for job in asked)
@@ -135,7 +134,7 @@ def test_given_epochs_shorten_the_short_runs_too(monkeypatch):
     data = simulate_world(150, 60, density=0.3, seed=1).observed
     part = tp.split_given(data, data.take(np.zeros(len(data), dtype=bool)))
     asked = []
-    monkeypatch.setattr(automatic, "fit_many", invented(np.random.default_rng(0), asked))
+    monkeypatch.setattr(plan, "fit_many", invented(np.random.default_rng(0), asked))
     chosen_settings(tp.Recommender(device="cpu", epochs=10).spec, part)
     assert [job.settings.epochs for job in asked][:3] == [4, 4, 4]
     assert asked[-1].settings.epochs == 10
@@ -144,6 +143,6 @@ def test_given_epochs_shorten_the_short_runs_too(monkeypatch):
 def test_no_blend_where_ease_takes_longer_than_the_training(monkeypatch):
     data = simulate_world(120, 1500, density=0.02, seed=1).observed
     part = tp.split_given(data, data.take(np.zeros(len(data), dtype=bool)))
-    monkeypatch.setattr(automatic, "fit_many", invented(np.random.default_rng(1), []))
+    monkeypatch.setattr(plan, "fit_many", invented(np.random.default_rng(1), []))
     facts = chosen_settings(tp.Recommender(device="cpu", epochs=1).spec, part).facts["automatic"]
     assert facts["blend"] == {"skipped": "EASE takes long beside the training"}

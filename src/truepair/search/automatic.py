@@ -12,10 +12,9 @@ choose settings for that.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,17 +22,17 @@ from truepair.data.durations import budget_seconds
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import EXTRA, Interactions
 from truepair.data.split import Split
-from truepair.errors import InputError, StorageError, TrainingError
-from truepair.evaluation import Validation, parse_metric
+from truepair.errors import InputError
+from truepair.evaluation import parse_metric
 from truepair.randomness import random_order, stream_key
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import hold_out, like_test
-from truepair.search.plan import PointRun, SettingsSearch, Stopwatch
+from truepair.search.plan import SettingsSearch, Stopwatch
 from truepair.search.settings_file import SettingsFile
 from truepair.spec import Spec
 from truepair.spec.parameters import as_json
 from truepair.storage.types import Json
-from truepair.training import AUTO, FitResult, Job, fit, fit_many
+from truepair.training import AUTO
 from truepair.training.full.engine import check_state
 
 MOST_USERS = 50_000  # who judge; and who are learnt from, unless there are many items
@@ -46,12 +45,11 @@ class _TooLittleError(InputError):
     """There is too little data to judge settings by."""
 
 
-@dataclass(frozen=True)
-class AutomaticSettings:
+class AutomaticSettings(NamedTuple):
     """The spec with what was chosen, and facts for the model file."""
 
     spec: Spec
-    facts: Json = field(default_factory=dict)
+    facts: Json
 
 
 def chosen_settings(
@@ -75,17 +73,15 @@ def chosen_settings(
                 f"budget = {budget!s:.60} has no effect: it limits the choice of automatic settings, and "
                 "there is nothing to choose here; leave it out, or set epochs."
             )
-        return AutomaticSettings(settled)
+        return AutomaticSettings(settled, {})
     file = None if checkpoint is None else SettingsFile.of(checkpoint, spec, split, limit, tables)
-    if file is not None and (kept := file.read(settled)) is not None:
-        return AutomaticSettings(*kept)
+    if file is not None and (before := file.read(settled)) is not None:
+        return AutomaticSettings(*before)
     if spec.settings.optimizer_state != "device" and spec.engine in (AUTO, "full"):
         check_state(spec.job(split.train))  # an error now, and not after the search
     spec = replace(spec, metric=judging_metric(spec.metric, split.train.n_items))
-    runs = (
-        [] if file is None or spec.engine == "distributed" else file.runs()
-    )  # ranks could read different ones
-    clock = Stopwatch(limit, sum(run.seconds for run in runs))
+    kept = {} if file is None or spec.engine == "distributed" else file.runs()
+    clock = Stopwatch(limit, sum(run.seconds for run in kept.values()))
     users = some_users(split, spec.settings.seed)
     try:
         part = judging_parts(spec, split, users)
@@ -98,46 +94,13 @@ def chosen_settings(
     else:
         whole = part.train if users is None else split.train
         search = SettingsSearch(spec, part, whole, clock, progress, tables, users)
-        _search(search, runs, file)
+        search.kept = kept
+        search.run(file)
         choice = _choice(settled, search, part.recipe)
     if file is not None:
         file.write({"facts": choice.facts})
         file.full_run.unlink(missing_ok=True)
     return choice
-
-
-def _search(search: SettingsSearch, known: Sequence[PointRun], file: SettingsFile | None) -> None:
-    """Run the points of a search, apart from those that are known; keep them in the file."""
-    kept, runs = {run.point: run for run in known}, list[PointRun]()
-    engine = search.spec.engine
-    for points in search.batches():
-        if not kept.keys() >= set(points):
-            began, jobs = search.clock.seconds, [search.job(point) for point in points]
-            if file is None or engine == "distributed" or points != [search.full]:
-                results = fit_many(jobs, search.judge, engine=engine)
-            else:
-                results = [_resumed(jobs[0], search.judge, engine, file.full_run)]
-            seconds = (search.clock.seconds - began) / len(points)
-            for point, result in zip(points, results, strict=True):
-                kept[point] = search.outcome(point, result, seconds)
-        found = [kept[point] for point in points]
-        search.add(found)
-        if file is not None and points != [search.full]:  # its vectors are needed, which its checkpoint has
-            runs += found
-            file.write({"runs": runs})
-
-
-def _resumed(job: Job, judge: Validation, engine: str, checkpoint: Path) -> FitResult | TrainingError:
-    """The full run, from its checkpoint if there is one of the same run."""
-    try:
-        return fit(job, judge, engine=engine, checkpoint=checkpoint)
-    except StorageError:
-        if not checkpoint.exists():
-            raise
-        checkpoint.unlink()
-        return _resumed(job, judge, engine, checkpoint)
-    except TrainingError as error:
-        return error
 
 
 def _choice(settled: Spec, search: SettingsSearch, recipe: str) -> AutomaticSettings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 FIRST_PLACE, FIRST_POPULARITY = 4, 0.8  # the middle of what datasets had: temperature .2
@@ -25,20 +25,21 @@ def climb(
     first: Point,
     wanted: Collection[str],
     most: int,
+    run: Callable[[Sequence[Point]], object],
     scores: Mapping[Point, float],
     is_late: Callable[[], bool] = lambda: False,
-) -> Generator[list[Point], None, Point]:
-    """Give points to run, and return the best: a wide row of temperatures, then steps to better neighbours.
+) -> Point:
+    """Run points, and return the best: a wide row of temperatures, then steps to better neighbours.
 
     wanted   "temperature", "popularity", or both
     most     runs that may be made; the first row of temperatures is always made
-    scores   of all points so far: when the climb goes on, also of those it gave, as far as there was time
+    scores   of all points so far; `run` adds those of its points, as far as there is time
     is_late  whether the time of the climb is used up
     """
     row = [first]
     if "temperature" in wanted:
         row += [first._replace(place=first.place - _WIDE), first._replace(place=first.place + _WIDE)]
-    yield row
+    run(row)
     made, best = len(row), _best(row, scores)
     # temperatures by factors of 2; the row grows as long as its last one is the best
     while "temperature" in wanted and made < most and not is_late():
@@ -47,10 +48,10 @@ def climb(
         if low < best.place < high or not _WIDE_PLACES[0] <= further <= _WIDE_PLACES[1]:
             break
         row.append(best._replace(place=further))
-        yield row[-1:]
+        run(row[-1:])
         made, best = made + 1, _best(row, scores)
     while (around := _around(best, wanted, scores)[: max(0, most - made)]) and not is_late():
-        yield around
+        run(around)
         made += len(around)
         found = _best([best, *around], scores)
         if scores[found] <= _BETTER * scores[best]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.distributed.cost import step_work
-from truepair.errors import TrainingError
+from truepair.errors import StorageError, TrainingError
 from truepair.evaluation import Validation
 from truepair.models.factor_matrices import dense
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
@@ -28,10 +29,11 @@ from truepair.search.blend_choice import (
     regularisation_work,
 )
 from truepair.search.climb import FIRST_PLACE, FIRST_POPULARITY, Point, climb
-from truepair.search.trials import State, Trial
+from truepair.search.settings_file import SettingsFile
+from truepair.search.trials import Trial
 from truepair.spec import SEARCHED, Spec
 from truepair.spec.defaults import default_batch_size
-from truepair.training import FitResult, Job
+from truepair.training import FitResult, Job, fit, fit_many
 
 _RATE, _EPOCHS = 0.01, 40  # of the full run
 _SHORT_DIM, _SHORT_STEPS = 64, 400
@@ -65,16 +67,6 @@ class Stopwatch:
     def is_late(self) -> bool:
         """Whether the short runs have used up their part of the limit."""
         return self.limit is not None and self.seconds > _SHORT_SHARE * self.limit
-
-
-class PointRun(NamedTuple):
-    """What came of a point: the score after an epoch, or why there is none; and the time it took."""
-
-    point: Point
-    epoch: int
-    score: float | None
-    why: str
-    seconds: float
 
 
 class RunSize(NamedTuple):
@@ -117,7 +109,7 @@ def largest_dim(device: torch.device, n_users: int, n_items: int) -> int:
 
 
 class SettingsSearch:
-    """One search: run the points of `batches`, `add` what came of them; then `chosen` and `blend` are known.
+    """One search: after its `run`, `chosen` and `blend` are known.
 
     part    what it learns from and is judged by
     whole   what the model will learn from: the train part, or all of which `users` are a sample
@@ -158,47 +150,40 @@ class SettingsSearch:
         self.spent = 0.0  # counted work
         self.trials: list[Trial] = []
         self.scores: dict[Point, float] = {}
-        self.full: Point | None = None
-        self.fitted: FitResult | None = None  # of the full run
+        self.kept: dict[Point, Trial] = {}  # short runs; those of an interrupted search are not run again
 
     # --- the plan --------------------------------------------------------------------------------------
 
-    def batches(self) -> Iterator[list[Point]]:
-        """Points to run: together on a GPU; else one after the other, as long as there is time."""
-        for points in self._steps():
-            if self.clock.limit is None and self.device.type != "cpu":
-                yield points
-                continue
-            yield points[:1]
-            for point in points[1:]:
-                if not self.clock.is_late():
-                    yield [point]
-
-    def _steps(self) -> Iterator[list[Point]]:
+    def run(self, file: SettingsFile | None = None) -> None:
+        """Run the plan; the file keeps its short runs, and the checkpoint of the full one."""
         if not self.wanted:
             return
+        file = None if self.spec.engine == "distributed" else file  # ranks could read different ones
         point = self._short()
         if self.clock.limit is not None:
-            point = yield from self._timed(point, self.clock.limit)
+            point = self._timed(point, self.clock.limit, file)
         if {"temperature", "popularity"} & set(self.wanted):
             allowed = self.most_work - self.spent - self._work(self._full_size(point))
             if "blend" in self.wanted:
                 allowed -= FEWEST_SOLVED * regularisation_work(self.train, self.valid)
             most = min(int(allowed / self._work(point)), _MOST_SHORT)
-            point = yield from climb(point, self.wanted, most, self.scores, self.clock.is_late)
+
+            def run(points: Sequence[Point]) -> None:
+                self._try_points(points, file)
+
+            point = climb(point, self.wanted, most, run, self.scores, self.clock.is_late)
         full = self._full(point)
         if full is None:  # no time for a run that judges
             self.chosen = self._values(self._in_time(self._best()))
         elif not {"epochs", "blend"} & set(self.wanted):  # nothing is left to judge
             self.chosen = self._values(Trial(0, self._parameters(full), None, full.epochs, "complete"))
         else:
-            self.full = full
-            yield [full]
+            fitted = self._full_run(full, file)
             last, best = self.trials[-1], self._best()
-            if self.fitted is not None and not (best.score or 0) > _CLEARLY * (last.score or 0):
+            if isinstance(fitted, FitResult) and not (best.score or 0) > _CLEARLY * (last.score or 0):
                 self.chosen = self._values(last)
                 if "blend" in self.wanted:
-                    self._choose_blend(self.fitted, last)
+                    self._choose_blend(fitted, last)
             else:
                 self.chosen = self._values(best)
                 if "blend" in self.wanted:
@@ -215,12 +200,13 @@ class SettingsSearch:
         dim = _SHORT_DIM if "dim" in self.wanted else min(_SHORT_DIM, encoder.dim)
         return Point(FIRST_PLACE, popularity, dim, epochs)
 
-    def _timed(self, point: Point, limit: float) -> Generator[list[Point], None, Point]:
+    def _timed(self, point: Point, limit: float, file: SettingsFile | None) -> Point:
         """The short run with as many epochs as suit the limit: how long does one take?"""
         share, probe = 0.05 * limit, point._replace(epochs=1)
-        yield [probe]
-        if share / point.epochs < self.trials[0].seconds < 2 * share:
-            yield [probe]  # the first one may compile
+        self._try_points([probe], file)
+        if share / point.epochs < self.trials[0].seconds < 2 * share:  # the first one may compile
+            self.kept.pop(probe, None)
+            self._try_points([probe], file)
         return point._replace(epochs=max(1, min(point.epochs, int(share / self.trials[-1].seconds))))
 
     def _full_size(self, point: Point) -> Point:
@@ -304,31 +290,58 @@ class SettingsSearch:
 
     # --- trials ----------------------------------------------------------------------------------------
 
-    def job(self, point: Point) -> Job:
-        """The job of a point."""
+    def _try_points(self, points: Sequence[Point], file: SettingsFile | None) -> None:
+        """Run short runs: together on a GPU; else one after the other, as long as there is time."""
+        together = self.clock.limit is None and self.device.type != "cpu"
+        for some in [points] if together else [[point] for point in points]:
+            if some[0] != points[0] and self.clock.is_late():
+                break
+            if new := [point for point in some if not self._is_kept(point)]:
+                began = self.clock.seconds
+                found = fit_many([self._job(point) for point in new], self.judge, engine=self.spec.engine)
+                seconds = (self.clock.seconds - began) / len(new)
+                for point, result in zip(new, found, strict=True):
+                    self.kept[point] = self._trial(point, result, seconds)
+                if file is not None:
+                    file.write({"runs": [(point, vars(trial)) for point, trial in self.kept.items()]})
+            for point in some:
+                self._add(point, self.kept[point])
+
+    def _is_kept(self, point: Point) -> bool:
+        return point in self.kept and self.kept[point].parameters == self._parameters(point)
+
+    def _full_run(self, point: Point, file: SettingsFile | None) -> FitResult | TrainingError:
+        """The full run, whose vectors are needed: from its checkpoint if there is one of the same run."""
+        began, job = self.clock.seconds, self._job(point)
+        if file is None:
+            (result,) = fit_many([job], self.judge, engine=self.spec.engine)
+        else:
+            result = _resumed(job, self.judge, self.spec.engine, file.full_run)
+        self._add(point, self._trial(point, result, self.clock.seconds - began))
+        return result
+
+    def _job(self, point: Point) -> Job:
         every = _validate_every(point.epochs)
         own = self.spec.varied(**self._parameters(point), **self.rate, patience=None, validate_every=every)
         return own.job(self.train, encoder=self.tables.given_to(own.trained, self.users))
 
-    def outcome(self, point: Point, result: FitResult | TrainingError, seconds: float) -> PointRun:
+    def _trial(self, point: Point, result: FitResult | TrainingError, seconds: float) -> Trial:
         """What came of a point that was run."""
+        own = self._parameters(point)
         if isinstance(result, TrainingError):
-            return PointRun(point, point.epochs, None, str(result), seconds)
-        self.fitted = result if point == self.full else None
-        return PointRun(point, *_last_good(result), "", seconds)
+            return Trial(0, own, None, point.epochs, "failed", str(result), seconds=seconds)
+        epoch, score = _last_good(result)
+        return Trial(0, own, score, epoch, "complete", seconds=seconds)
 
-    def add(self, runs: Sequence[PointRun]) -> None:
-        """Keep the trials of points that were run."""
-        for point, epoch, score, why, seconds in runs:
-            own = self._parameters(point)
-            state: State = "failed" if why else "complete"
-            self.trials.append(Trial(len(self.trials), own, score, epoch, state, why, (), seconds))
-            self.scores[point] = -1.0 if score is None else score
-            self.spent += self._work(point)
-            self._say(
-                f"temperature {own['temperature']:g}, popularity {point.popularity:g}, dim {point.dim}, "
-                f"{point.epochs} epochs: {why or f'{self.judge.metric} {score:.4f}'}; {self._left()}"
-            )
+    def _add(self, point: Point, trial: Trial) -> None:
+        self.trials.append(trial)
+        self.scores[point] = -1.0 if trial.score is None else trial.score
+        self.spent += self._work(point)
+        self._say(
+            f"temperature {trial.parameters['temperature']:g}, popularity {point.popularity:g}, "
+            f"dim {point.dim}, {point.epochs} epochs: "
+            f"{trial.why or f'{self.judge.metric} {trial.score:.4f}'}; {self._left()}"
+        )
 
     def _left(self) -> str:
         """How long the search and the training that follows may take, by the counted work."""
@@ -349,6 +362,19 @@ class SettingsSearch:
     def _say(self, text: str) -> None:
         if self.progress:
             print(f"automatic settings: {text}", file=sys.stderr)
+
+
+def _resumed(job: Job, judge: Validation, engine: str, checkpoint: Path) -> FitResult | TrainingError:
+    """A run that goes on from its checkpoint; one of another run is replaced."""
+    try:
+        return fit(job, judge, engine=engine, checkpoint=checkpoint)
+    except StorageError:
+        if not checkpoint.exists():
+            raise
+        checkpoint.unlink()
+        return _resumed(job, judge, engine, checkpoint)
+    except TrainingError as error:
+        return error
 
 
 def _of_sample(spec: Spec, train: Interactions, n_users: int) -> Spec:

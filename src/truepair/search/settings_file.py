@@ -12,10 +12,11 @@ from truepair.data.split import Split
 from truepair.errors import StorageError
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.search.climb import Point
-from truepair.search.plan import PointRun
+from truepair.search.trials import Trial
 from truepair.spec import Spec
 from truepair.spec.parameters import as_json, from_json
 from truepair.storage.atomic import atomic_write
+from truepair.storage.plain_values import read_record
 from truepair.storage.types import Json
 
 _MOST_BYTES = 1 << 20
@@ -71,15 +72,15 @@ class SettingsFile:
                 )
         return None
 
-    def runs(self) -> list[PointRun]:
+    def runs(self) -> dict[Point, Trial]:
         """The short runs of an interrupted search; none without a file, or with one that is damaged."""
         with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
             path = settings_file(self.checkpoint)
             if path.stat().st_size <= _MOST_BYTES:
                 found = json.loads(path.read_bytes())
                 if found["key"] == self.key:
-                    return [_run(*run) for run in found["runs"]]
-        return []
+                    return {Point(*point): read_record(Trial, run) for point, run in found["runs"]}
+        return {}
 
     def write(self, content: Json) -> None:
         """Keep the `runs` of a search so far, or its `facts`."""
@@ -90,9 +91,3 @@ class SettingsFile:
     def full_run(self) -> Path:
         """The checkpoint of the search's full run."""
         return self.checkpoint.with_name(self.checkpoint.name + ".search")
-
-
-def _run(point: list[float], epoch: int, score: float | None, why: str, seconds: float) -> PointRun:
-    """A run, as JSON has it."""
-    score = None if score is None else float(score)
-    return PointRun(Point(*point), int(epoch), score, str(why), float(seconds))  # type: ignore[arg-type]
