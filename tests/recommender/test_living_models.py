@@ -9,7 +9,7 @@ from truepair.data.interactions import Interactions
 from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.model_file import KIND, VERSION
-from truepair.recommender.new_users import with_more_users
+from truepair.recommender.reindexing import with_more_users
 from truepair.storage.tensor_file import read_tensors, write_tensors
 
 SMALL = {"auto": False, "dim": 8, "epochs": 6, "device": "cpu"}

@@ -28,7 +28,7 @@ from truepair.prior import estimate_prior
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
 from truepair.recommender.model_file import KIND, VERSION
-from truepair.recommender.new_users import with_more_users
+from truepair.recommender.reindexing import with_more_users
 from truepair.recommender.tuning import tune
 from truepair.sampling import BNS, DNS, SAMPLERS, Full
 from truepair.spec import Spec

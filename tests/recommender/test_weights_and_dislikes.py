@@ -14,7 +14,7 @@ from truepair.models.closed_forms import EASE, ItemKNN, Popular
 from truepair.ranking.selection import top_k
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.model_file import load_model, save_model
-from truepair.recommender.new_users import with_more_users
+from truepair.recommender.reindexing import with_more_users
 from truepair.search.automatic import only_users
 from truepair.search.blend_choice import _Judge
 from worlds import two_tastes

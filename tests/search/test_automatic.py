@@ -20,8 +20,7 @@ from truepair.recommender.holdout import hold_out
 from truepair.search import automatic, plan
 from truepair.search.automatic import chosen_settings, judging_metric
 from truepair.search.blend_choice import _Judge, choose_blend
-from truepair.search.climb import FIRST_PLACE, FIRST_POPULARITY, Point, climb
-from truepair.search.plan import SettingsSearch, Stopwatch
+from truepair.search.plan import FIRST_PLACE, FIRST_POPULARITY, Point, SettingsSearch, Stopwatch, climb
 from truepair.search.settings_file import settings_file
 from truepair.search.trials import Trial
 from truepair.spec import SEARCHED

@@ -9,8 +9,7 @@ from truepair.data.simulation import simulate_world
 from truepair.search import plan
 from truepair.search.automatic import chosen_settings
 from truepair.search.blend_choice import ranking_work, regularisation_work
-from truepair.search.climb import Point, climb
-from truepair.search.plan import RunSize, training_work
+from truepair.search.plan import Point, RunSize, climb, training_work
 from truepair.training import EpochRecord, FitResult
 
 FIRST = Point(4, 0.4, 64, 14)

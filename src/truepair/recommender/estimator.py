@@ -16,15 +16,14 @@ from truepair.evaluation import Evaluation, evaluate
 from truepair.evaluation.task import Cold
 from truepair.models.factor_matrices import Rows
 from truepair.recommender import lists
+from truepair.recommender.caller import Output, Unknown, output_of, to_output
 from truepair.recommender.features.new_items import add_items
 from truepair.recommender.features.tables import FeatureTables
 from truepair.recommender.fitting import fit_split
 from truepair.recommender.holdout import opened, split_for_fitting
-from truepair.recommender.known_ids import Unknown
 from truepair.recommender.model import Model
 from truepair.recommender.model_file import load_model, save_model
-from truepair.recommender.new_users import fold_in_users
-from truepair.recommender.output import Output, output_of, to_output
+from truepair.recommender.reindexing import fold_in_users
 from truepair.recommender.updating.forget import forgotten
 from truepair.recommender.updating.update import updated
 from truepair.search.automatic import chosen_settings

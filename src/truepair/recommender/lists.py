@@ -23,7 +23,7 @@ from truepair.evaluation.metrics import Mask
 from truepair.evaluation.task import SERVING, check_cold
 from truepair.models.factor_matrices import Rows, take_rows, unit_rows
 from truepair.ranking.selection import top_k
-from truepair.recommender.known_ids import as_ids, codes_of
+from truepair.recommender.caller import as_ids, codes_of
 from truepair.recommender.lister import Lister, known_users
 from truepair.recommender.listing.explanation import MOST, Explanation
 from truepair.recommender.listing.item_table import ItemTable

@@ -24,9 +24,9 @@ from truepair.models.factor_matrices import Rows, by_columns
 from truepair.models.feature_map import FeatureMap
 from truepair.models.scorer import Scorer
 from truepair.models.start import Side, Start
+from truepair.recommender.caller import OUTPUTS, Output
 from truepair.recommender.model import UPDATES, Model
 from truepair.recommender.model_file_v1 import upgraded
-from truepair.recommender.output import OUTPUTS, Output
 from truepair.recommender.stored_parts import Tensors, divided, sparse_rows, spec_of_file, stored
 from truepair.spec import Spec
 from truepair.spec.parameters import check_saveable

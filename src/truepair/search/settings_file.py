@@ -11,7 +11,6 @@ from pathlib import Path
 from truepair.data.split import Split
 from truepair.errors import StorageError
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
-from truepair.search.climb import Point
 from truepair.search.trials import Trial
 from truepair.spec import Spec
 from truepair.spec.parameters import as_json, from_json
@@ -72,14 +71,14 @@ class SettingsFile:
                 )
         return None
 
-    def runs(self) -> dict[Point, Trial]:
-        """The short runs of an interrupted search; none without a file, or with one that is damaged."""
+    def runs(self) -> dict[tuple[object, ...], Trial]:
+        """The short runs of an interrupted search, by point; none without a file, or with a damaged one."""
         with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
             path = settings_file(self.checkpoint)
             if path.stat().st_size <= _MOST_BYTES:
                 found = json.loads(path.read_bytes())
                 if found["key"] == self.key:
-                    return {Point(*point): read_record(Trial, run) for point, run in found["runs"]}
+                    return {tuple(point): read_record(Trial, run) for point, run in found["runs"]}
         return {}
 
     def write(self, content: Json) -> None:

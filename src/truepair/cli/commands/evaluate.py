@@ -45,7 +45,7 @@ def evaluate(model: ModelFile, args: EvaluateOptions, reading: Reading, console:
     from truepair.evaluation import parse_metric
     from truepair.evaluation.task import SERVING
     from truepair.recommender.estimator import Recommender
-    from truepair.recommender.new_users import with_more_users
+    from truepair.recommender.reindexing import with_more_users
 
     check_choice("cold", args.cold, SERVING)
     if (args.source is None) == (args.candidates is None):

@@ -9,8 +9,8 @@ import torch
 
 from truepair.data.ids import Codes, IdMap
 from truepair.errors import InputError, check_choice
+from truepair.recommender.caller import codes_of
 from truepair.recommender.fitting import blended, recorded, scorer_of, solve
-from truepair.recommender.known_ids import codes_of
 from truepair.recommender.model import Model
 from truepair.recommender.reindexing import reindexed
 from truepair.storage.types import Ids

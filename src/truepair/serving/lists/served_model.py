@@ -20,8 +20,8 @@ from truepair.evaluation.task import check_cold
 from truepair.models.factor_matrices import dot_rows
 from truepair.ranking.prepared_items import PreparedItems
 from truepair.recommender import lists
+from truepair.recommender.caller import codes_of
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.known_ids import codes_of
 from truepair.recommender.lister import ListedUsers, Lister
 from truepair.serving.events.event import Kinds
 from truepair.serving.id_texts import IdTexts

@@ -1,4 +1,4 @@
-"""Ids of the caller: one or several, known to the model or not."""
+"""What the caller gives and gets: ids, one or several, known or not; tables of the type that was given."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from truepair.data.ids import Codes, IdMap, canonical_ids
 from truepair.errors import InputError
-from truepair.storage.types import Ids
+from truepair.storage.types import Ids, Table
 
 Unknown = Literal["error", "drop", "popular"]
 
@@ -43,3 +43,26 @@ def codes_of(ids: IdMap, values: Ids, what: str, unknown: str, remedy: str | Non
         except InputError as error:
             raise InputError(f"{str(error).rstrip('.')}; {remedy or _REMEDIES[what]}.") from None
     return codes
+
+
+Output = Literal["arrow", "pandas", "polars"]
+OUTPUTS = ("arrow", "pandas", "polars")
+
+
+def output_of(source: object) -> Output:
+    """The table type for results: that of `source` if it is pandas or polars, else Arrow."""
+    family = type(source).__module__.partition(".")[0]
+    if family == "pandas":
+        return "pandas"
+    return "polars" if family == "polars" else "arrow"
+
+
+def to_output(table: pa.Table, output: Output) -> Table:
+    """The table as pandas, polars or pyarrow."""
+    if output == "pandas":
+        return table.to_pandas()
+    if output == "polars":
+        import polars
+
+        return polars.from_arrow(table)
+    return table
