@@ -374,11 +374,11 @@ def test_an_epoch_is_timed_again_if_it_would_shorten_the_runs(data, seconds, epo
     part, times = hold_out(data, "random", 0.1), [*seconds]
     search = SettingsSearch(tp.Recommender(device="cpu").spec, part, part.train, Stopwatch(100.0))
 
-    def timed(points, file):
+    def timed(points):
         search.trials += [short_run(point, times.pop(0)) for point in points]
 
     monkeypatch.setattr(search, "_try_points", timed)
-    assert search._timed(search._short(), 100.0, None).epochs == epochs
+    assert search._timed(search._short(), 100.0).epochs == epochs
     assert len(search.trials) == runs
 
 

@@ -243,27 +243,24 @@ class SettingsSearch:
         """Run the plan; the file keeps its short runs, and the checkpoint of the full one."""
         if not self.wanted:
             return
-        file = None if self.spec.engine == "distributed" else file  # ranks could read different ones
+        if self.spec.engine != "distributed":  # its ranks could read different ones
+            self.file = file
         point = self._short()
         if self.clock.limit is not None:
-            point = self._timed(point, self.clock.limit, file)
+            point = self._timed(point, self.clock.limit)
         if {"temperature", "popularity"} & set(self.wanted):
             allowed = self.most_work - self.spent - self._work(self._full_size(point))
             if "blend" in self.wanted:
                 allowed -= FEWEST_SOLVED * regularisation_work(self.train, self.valid)
             most = min(int(allowed / self._work(point)), _MOST_SHORT)
-
-            def run(points: Sequence[Point]) -> None:
-                self._try_points(points, file)
-
-            point = climb(point, self.wanted, most, run, self.scores, self.clock.is_late)
+            point = climb(point, self.wanted, most, self._try_points, self.scores, self.clock.is_late)
         full = self._full(point)
         if full is None:  # no time for a run that judges
             self.chosen = self._values(self._in_time(self._best()))
         elif not {"epochs", "blend"} & set(self.wanted):  # nothing is left to judge
             self.chosen = self._values(Trial(0, self._parameters(full), None, full.epochs, "complete"))
         else:
-            fitted = self._full_run(full, file)
+            fitted = self._full_run(full)
             last, best = self.trials[-1], self._best()
             if isinstance(fitted, FitResult) and not (best.score or 0) > _CLEARLY * (last.score or 0):
                 self.chosen = self._values(last)
@@ -285,13 +282,13 @@ class SettingsSearch:
         dim = _SHORT_DIM if "dim" in self.wanted else min(_SHORT_DIM, encoder.dim)
         return Point(FIRST_PLACE, popularity, dim, epochs)
 
-    def _timed(self, point: Point, limit: float, file: SettingsFile | None) -> Point:
+    def _timed(self, point: Point, limit: float) -> Point:
         """The short run with as many epochs as suit the limit: how long does one take?"""
         share, probe = 0.05 * limit, point._replace(epochs=1)
-        self._try_points([probe], file)
+        self._try_points([probe])
         if share / point.epochs < self.trials[0].seconds < 2 * share:  # the first one may compile
             self.kept.pop(probe, None)
-            self._try_points([probe], file)
+            self._try_points([probe])
         return point._replace(epochs=max(1, min(point.epochs, int(share / self.trials[-1].seconds))))
 
     def _full_size(self, point: Point) -> Point:
@@ -375,7 +372,7 @@ class SettingsSearch:
 
     # --- trials ----------------------------------------------------------------------------------------
 
-    def _try_points(self, points: Sequence[Point], file: SettingsFile | None) -> None:
+    def _try_points(self, points: Sequence[Point]) -> None:
         """Run short runs: together on a GPU; else one after the other, as long as there is time."""
         together = self.clock.limit is None and self.device.type != "cpu"
         for some in [points] if together else [[point] for point in points]:
@@ -387,21 +384,21 @@ class SettingsSearch:
                 seconds = (self.clock.seconds - began) / len(new)
                 for point, result in zip(new, found, strict=True):
                     self.kept[point] = self._trial(point, result, seconds)
-                if file is not None:
-                    file.write({"runs": [(point, vars(trial)) for point, trial in self.kept.items()]})
+                if self.file is not None:
+                    self.file.write({"runs": [(point, vars(trial)) for point, trial in self.kept.items()]})
             for point in some:
                 self._add(point, self.kept[point])
 
     def _is_kept(self, point: Point) -> bool:
         return point in self.kept and self.kept[point].parameters == self._parameters(point)
 
-    def _full_run(self, point: Point, file: SettingsFile | None) -> FitResult | TrainingError:
+    def _full_run(self, point: Point) -> FitResult | TrainingError:
         """The full run, whose vectors are needed: from its checkpoint if there is one of the same run."""
         began, job = self.clock.seconds, self._job(point)
-        if file is None:
+        if self.file is None:
             (result,) = fit_many([job], self.judge, engine=self.spec.engine)
         else:
-            result = _resumed(job, self.judge, self.spec.engine, file.full_run)
+            result = _resumed(job, self.judge, self.spec.engine, self.file.full_run)
         self._add(point, self._trial(point, result, self.clock.seconds - began))
         return result
 
