@@ -18,7 +18,8 @@ if TYPE_CHECKING:  # not imported at run time: reading and splitting do not need
 _GAMMA = 0x9E3779B97F4A7C15
 _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LAST_SHIFT = 31
-_MASK = (1 << 64) - 1
+_WORDS = 1 << 64
+_MASK = _WORDS - 1
 
 
 def stream_key(seed: int, *path: int) -> int:
@@ -59,9 +60,9 @@ def random_words(key: int, shape: tuple[int, ...], device: torch.device, first: 
 
     n = int(np.prod(shape))
     x = torch.arange(first + 1, first + n + 1, dtype=torch.int64, device=device)
-    x = x.mul_(_signed(_GAMMA)).add_(_signed(key))
+    x = x.mul_(_GAMMA - _WORDS).add_(key - _WORDS if key >> 63 else key)  # as signed integers
     for shift, factor in _MIX:
-        x = x.bitwise_xor_(_logical_shift(x, shift)).mul_(_signed(factor))
+        x = x.bitwise_xor_(_logical_shift(x, shift)).mul_(factor - _WORDS)
     x = x.bitwise_xor_(_logical_shift(x, _LAST_SHIFT))
     return _logical_shift(x, 1).view(shape)
 
@@ -70,10 +71,6 @@ def _mix_int(x: int) -> int:
     for shift, factor in _MIX:
         x = ((x ^ (x >> shift)) * factor) & _MASK
     return x ^ (x >> _LAST_SHIFT)
-
-
-def _signed(word: int) -> int:
-    return word - (1 << 64) if word >= 1 << 63 else word
 
 
 def _logical_shift(x: torch.Tensor, shift: int) -> torch.Tensor:

@@ -263,7 +263,7 @@ def test_another_prior_than_the_checkpoints_is_refused(tmp_path, world, monkeypa
     """Were the estimate ever another, as it may be on another machine, training would stop and say so."""
     Recommender(tau="auto", epochs=1, **QUICK).fit(world.observed, checkpoint=tmp_path / "c")
     monkeypatch.setattr(
-        "truepair.prior.preparation.with_estimated_prior",
+        "truepair.prior.estimate.with_estimated_prior",
         lambda *_, **__: (DPL(tau=0.0987), {"asked": "auto"}),
     )
     with pytest.raises(StorageError, match=r"loss\.tau was .*, is 0\.0987"):

@@ -7,6 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum, auto
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import torch
@@ -95,20 +96,14 @@ def number(
     full_only: bool = False,
 ) -> float:
     """A field that is a finite number within bounds."""
-
-    def check(name: str, value: object) -> float:
-        return check_number(name, value, low, high, open_low=open_low, open_high=open_high)
-
+    check = partial(check_number, low=low, high=high, open_low=open_low, open_high=open_high)
     return _field(default, Parameter(check, search, True, inverse, full_only))
 
 
 def choice(default: _Word, *others: _Word, search: bool = False) -> _Word:
     """A field that is one of these words."""
     words = [default, *others]
-
-    def check(name: str, value: object) -> str:
-        return check_choice(name, value, words)
-
+    check = partial(check_choice, options=words)
     return _field(default, Parameter(check, {"values": words} if search else None))
 
 

@@ -1,18 +1,21 @@
-"""Estimates of the prior τ, the share of positives among unlabelled pairs, with confidence intervals."""
+"""Estimates of the prior τ, the share of positives among unlabelled pairs, and the jobs that need one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from truepair.data.interactions import Interactions
 from truepair.errors import check_whole
+from truepair.losses import Loss
 from truepair.prior.holdout_scores import HELD_OUT, Evidence, Floats, gather
 from truepair.prior.plateau import Plateau, fit_plateau
-from truepair.prior.ratios import bbe, dedpul, threshold_ratios
+from truepair.prior.ratios import bbe, dedpul
 from truepair.prior.score_counts import Cells, count_cells
-from truepair.training import AUTO
+from truepair.storage.types import Json
+from truepair.training import AUTO, Job, check_sampler
 
 RANDOM = "if the observed pairs are a random sample"
 METHODS = {
@@ -21,6 +24,7 @@ METHODS = {
     "bbe": f"best bin estimation (an upper bound {RANDOM})",
     "density": "the share of observed pairs: the prior if as many positives are hidden as are observed",
 }
+ESTIMATED = "auto", "per-user"  # values of τ that are estimated from the data
 LEVEL = 0.9
 AGREEMENT = 2  # bounds within this many times the estimate agree with it
 WARNING = 5  # a bound of this many times the estimate or more is a warning
@@ -117,10 +121,6 @@ class PriorEstimate:
     def __repr__(self) -> str:
         return f"<PriorEstimate τ = {self.tau:.3g}, from {self.low:.3g} to {self.high:.3g}>"
 
-    def thresholds(self) -> tuple[Floats, Floats, Floats]:
-        """Score, frac(U ≥ c)/frac(P ≥ c), frac(P ≥ c): the input of the ratio methods."""
-        return threshold_ratios(self.cells)
-
 
 def estimate_prior(
     interactions: Interactions,
@@ -209,3 +209,52 @@ def _user_priors(
     overall = float(mean @ left / max(left.sum(), 1))
     scaled = mean * (tau / overall) if overall > 0 else np.full(len(mean), tau)
     return np.clip(np.where(drawn > 0, scaled, tau), 0.0, _HIGHEST)
+
+
+# --- jobs ----------------------------------------------------------------------------------------------
+
+
+class PreparedJob(NamedTuple):
+    """A job whose loss is complete, and facts about the estimates for the model file."""
+
+    job: Job
+    facts: Json
+
+
+def prepare(job: Job, *, engine: str = AUTO, progress: bool = False) -> PreparedJob:
+    """Complete the loss of a job: estimate its prior, then do what the loss itself needs before training.
+
+    Most losses need neither; their jobs are returned unchanged.
+    """
+    check_sampler(job.loss, job.sampler)
+    loss, found = with_estimated_prior(job.loss, job.interactions, seed=job.settings.seed)
+    job = job if loss is job.loss else replace(job, loss=loss)
+    loss, facts = loss.prepared(job, engine, progress)
+    job = job if loss is job.loss else replace(job, loss=loss)
+    return PreparedJob(job, facts if found is None else {"prior": found, **facts})
+
+
+def with_estimated_prior(
+    loss: Loss, train: Interactions, *, seed: int = 0, progress: bool = False
+) -> tuple[Loss, Json | None]:
+    """The loss with an estimated prior, and facts about the estimate; None if the loss needs no estimate.
+
+    A resumed run must get the same prior, also on another machine. The short training therefore runs on the
+    CPU, where it is reproducible, and the numbers are rounded to three digits.
+    """
+    word = getattr(loss, "tau", None)
+    if word not in ESTIMATED:
+        return loss, None
+    found = estimate_prior(train, resamples=0, seed=seed, device="cpu", progress=progress)
+    tau = _rounded(found.tau) if word == "auto" else [_rounded(own) for own in found.user_tau]
+    return loss.with_prior(tau), _prior_facts(str(word), found)
+
+
+def _prior_facts(word: str, found: PriorEstimate) -> Json:
+    numbers = {"tau": found.tau, "low": found.low, "high": found.high, "separation": found.separation}
+    facts = {name: _rounded(value) for name, value in (numbers | found.methods).items()}
+    return {"asked": word, **facts, **({"failures": list(found.failures)} if found.failures else {})}
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.3g}")

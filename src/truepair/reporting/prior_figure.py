@@ -10,6 +10,7 @@ import numpy as np
 from truepair.errors import InputError, StorageError
 from truepair.prior import LEVEL, PriorEstimate
 from truepair.prior.holdout_scores import Floats
+from truepair.prior.ratios import threshold_ratios
 from truepair.reporting.figures import STYLE, check_plots
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def held_out_shares(estimate: PriorEstimate) -> tuple[Floats, Floats, Floats]:
 
 
 def _draw_ratios(axes: Axes, estimate: PriorEstimate) -> None:
-    score, ratio, _ = estimate.thresholds()
+    score, ratio, _ = threshold_ratios(estimate.cells)
     axes.plot(
         score, ratio, color=_BLUE, linewidth=1.8, label="share of unlabelled / share of held-out pairs above"
     )
