@@ -17,7 +17,7 @@ from truepair.spec.parameters import (
     resolve,
     same_parameters,
 )
-from truepair.storage.old_names import current_parameters, current_value
+from truepair.storage.versions import current_parameters, current_value
 from worlds import two_tastes
 
 

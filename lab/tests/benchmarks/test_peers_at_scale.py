@@ -11,7 +11,7 @@ import tables
 import trials
 from topic_world import World, make, part
 
-from truepair.storage.old_names import current_parameters
+from truepair.storage.versions import current_parameters
 
 ROOT = Path(__file__).parents[2]
 

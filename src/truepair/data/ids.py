@@ -11,9 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from truepair.errors import InputError
-from truepair.storage.types import Ids
+from truepair.storage.types import Array, Ids
 
 Codes = npt.NDArray[np.int64]
+
+
+def pair_keys(users: Array, items: Array, n_items: int) -> Codes:
+    """user·n_items + item, in 64 bits whatever the codes have."""
+    keys = np.multiply(users, n_items, dtype=np.int64)
+    return np.asarray(np.add(keys, items, out=keys if keys.ndim and keys.shape == items.shape else None))
 
 
 def canonical_ids(values: Ids, what: str = "id") -> pa.Array:

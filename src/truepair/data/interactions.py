@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import scipy.sparse as sp
 
-from truepair.data.ids import Codes, IdMap
-from truepair.data.log import Log, Mask, Policy, pair_keys, sorted_log
+from truepair.data.ids import Codes, IdMap, pair_keys
+from truepair.data.log import Log, Mask, Policy, sorted_log
 from truepair.data.log import Values as Values
 from truepair.errors import InputError, check_choice, check_number, check_whole, settle
 from truepair.storage.types import Array, Ids

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from truepair.data.ids import Codes, IdMap
+from truepair.data.ids import Codes, IdMap, pair_keys
 from truepair.errors import InputError
 from truepair.storage.types import Array
 
@@ -222,9 +222,3 @@ def common_unit(values: Array, first: int) -> int:
 def narrow(codes: Array, n: int) -> Codes:
     """The codes below n in 32 bits, if that is enough."""
     return codes.astype(np.int32) if n <= 2**31 else codes
-
-
-def pair_keys(users: Array, items: Array, n_items: int) -> Codes:
-    """user·n_items + item, in 64 bits whatever the codes have."""
-    keys = np.multiply(users, n_items, dtype=np.int64)
-    return np.asarray(np.add(keys, items, out=keys if keys.ndim and keys.shape == items.shape else None))

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from truepair.data.ids import pair_keys
 from truepair.data.interactions import Interactions, Origin, without_columns
-from truepair.data.log import Log, joined_log, pair_keys
+from truepair.data.log import Log, joined_log
 from truepair.data.prepared.opening import is_prepared, open_prepared
 from truepair.data.reading import read_interactions
 from truepair.data.rows.pairs import interactions_of
@@ -53,7 +54,7 @@ def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, 
         raise _nothing_held_out(interactions, how, share)
     recipe = f"hold_out(how={how!r}, share={share}, seed={seed})"
     nothing = interactions.take(np.zeros(len(interactions), dtype=bool))
-    return Split(interactions.take(~held_out), interactions.take(held_out), nothing, recipe)
+    return disjoint_split(interactions.take(~held_out), interactions.take(held_out), nothing, recipe)
 
 
 def _hold_out_events(interactions: Interactions, log: Log, how: str, share: float, seed: int) -> Split:

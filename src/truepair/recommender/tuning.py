@@ -21,8 +21,8 @@ from truepair.search.trials import Trial
 from truepair.spec import HOLD_OUTS
 from truepair.spec.defaults import SAMPLED, with_defaults
 from truepair.spec.parameters import PARAMETERS, PARTS, by_fields, same_parameters
-from truepair.storage.old_names import current_parameters
 from truepair.storage.types import Json, Source
+from truepair.storage.versions import current_parameters
 
 
 class Tuning(SearchResult):

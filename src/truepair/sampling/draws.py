@@ -18,8 +18,7 @@ from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
 from truepair.randomness import random_words, stream_key
-from truepair.sampling.batch import Batch, Matrices, epoch_batches
-from truepair.sampling.samplers import Sampler
+from truepair.sampling.samplers import Batch, Matrices, Sampler, epoch_batches
 
 Mask = npt.NDArray[np.bool_]
 

@@ -32,9 +32,9 @@ from truepair.search.domains import (
 )
 from truepair.search.journal import NoLock, Presence, Process, locked
 from truepair.search.trials import History, OpenTrial, Trial
-from truepair.storage.old_names import current_parameters
 from truepair.storage.plain_values import every_value, is_number, read_record
 from truepair.storage.types import Json
+from truepair.storage.versions import current_parameters
 
 _RANDOM_TRIALS = 8  # before the sampler learns from them
 

@@ -24,9 +24,9 @@ from truepair.models.closed_forms import ALL_ENCODERS, EASE, ClosedForm
 from truepair.models.encoders import Encoder
 from truepair.sampling import SAMPLERS, Sampler
 from truepair.spec.defaults import FULL_CATALOGUE, PARTS_BY_DEFAULT, Given, with_defaults
-from truepair.storage.old_names import current_parameters, with_old_names
 from truepair.storage.plain_values import every_value, is_number
 from truepair.storage.types import Json
+from truepair.storage.versions import current_parameters, with_old_names
 
 # parameters that have fields of their own, and their kinds by name
 PARTS: dict[str, Mapping[str, type]] = {

@@ -20,8 +20,8 @@ from truepair.models.encoders import ENCODERS, Encoder
 from truepair.sampling import Sampler
 from truepair.spec.defaults import USED_BY_CLOSED_FORMS, Given, default_batch_size, is_full, with_defaults
 from truepair.spec.parameters import PARAMETERS, PARTS, as_json, check_finite, check_names
-from truepair.storage.old_names import current_parameters
 from truepair.storage.types import Json
+from truepair.storage.versions import current_parameters
 from truepair.training import AUTO, ENGINES, Job, Settings, check_sampler
 
 HOLD_OUTS = ("auto", "random", "last", "time")

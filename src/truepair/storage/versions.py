@@ -1,9 +1,24 @@
-"""Versions of installed packages."""
+"""Versions of installed packages, and names of version 0.1 that have changed since.
+
+Model files, configurations, journals, checkpoints and programs written for that version may still have them.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import sys
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from truepair.errors import InputError
+
+_Class = TypeVar("_Class", bound=type)
+PARAMETERS = {"plus": "blend", "plus_weight": "blend_weight"}
+VALUES = {  # parameter -> old value -> new value; a checkpoint names the class of a sampler
+    "sampler": {"exact": "full", "Exact": "Full"},
+    "engine": {"rows": "full", "cpu-fast": "cpu"},
+}
 
 
 def package_version(package: str) -> str | None:
@@ -15,3 +30,43 @@ def package_version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return str(sys.modules["truepair"].__version__) if package == "truepair" else None
+
+
+def current_value(name: str, value: object) -> object:
+    """The value of a parameter as it is called today; a table is named by its `kind`.
+
+    >>> current_value("sampler", "exact"), current_value("sampler", {"kind": "exact", "columns": 8})
+    ('full', {'kind': 'full', 'columns': 8})
+    """
+    if isinstance(value, Mapping) and "kind" in value:
+        return {**value, "kind": current_value(name, value["kind"])}
+    return VALUES.get(name, {}).get(value, value) if isinstance(value, str) else value
+
+
+def current_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters, or fields of parameters, by their names of today; an error where one is given by its old
+    and its new name.
+
+    >>> current_parameters({"plus": "ease", "plus.l2": 10, "sampler": "exact"})
+    {'blend': 'ease', 'blend.l2': 10, 'sampler': 'full'}
+    """
+    found: dict[str, Any] = {}
+    for old, value in parameters.items():
+        parameter, dot, field = old.partition(".")
+        name = PARAMETERS.get(parameter, parameter) + dot + field
+        if name in found:
+            raise InputError(f"{name} is given twice; {old!r} is the same parameter under its old name.")
+        found[name] = current_value(name, value)
+    return found
+
+
+def with_old_names(kind: _Class) -> _Class:
+    """The class, whose constructor takes parameters by their old names too."""
+    init = kind.__init__  # type: ignore[misc]
+
+    @functools.wraps(init)
+    def with_current_names(self: Any, **parameters: Any) -> None:
+        init(self, **current_parameters(parameters))
+
+    kind.__init__ = with_current_names  # type: ignore[misc]
+    return kind

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from truepair.errors import StorageError
 from truepair.sampling import Full, Matrices
-from truepair.storage.old_names import current_value
 from truepair.storage.plain_values import is_number
 from truepair.storage.tensor_file import read_tensors, write_tensors
 from truepair.storage.types import Json
+from truepair.storage.versions import current_value
 from truepair.training.job import Job
 from truepair.training.result import EpochRecord
 from truepair.training.trainer import Trainer

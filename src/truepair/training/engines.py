@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from truepair.errors import InputError, check_choice
-from truepair.storage.old_names import current_value
+from truepair.storage.versions import current_value
 from truepair.training.distributed.engine import DISTRIBUTED
 from truepair.training.full.engine import FULL
 from truepair.training.job import Job

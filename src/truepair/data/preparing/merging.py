@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from truepair.data.ids import Codes
+from truepair.data.ids import Codes, pair_keys
 from truepair.data.interactions import Step, dislikes_note
-from truepair.data.log import pair_keys, positions
+from truepair.data.log import positions
 from truepair.data.prepared.array_files import write_array
 from truepair.data.prepared.manifest import Manifest
 from truepair.data.prepared.opening import OpenedFolder

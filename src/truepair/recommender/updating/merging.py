@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from truepair.data.ids import Codes, IdMap
+from truepair.data.ids import Codes, IdMap, pair_keys
 from truepair.data.interactions import Interactions
-from truepair.data.log import pair_keys
 from truepair.errors import InputError
 from truepair.storage.types import Array
 

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
-from truepair.sampling.batch import epoch_order
+from truepair.sampling.samplers import epoch_order
 from truepair.training.full.block import UserBlock
 from truepair.training.full.scoring import Blocks, ScoredBlock
 

@@ -18,7 +18,7 @@ from truepair.data.interactions import Interactions
 from truepair.losses import Loss
 from truepair.randomness import random_words
 from truepair.sampling import Full, Matrices
-from truepair.sampling.batch import epoch_batches
+from truepair.sampling.samplers import epoch_batches
 from truepair.training.full.block import Totals, UserBlock
 from truepair.training.full.losses import RowLosses, row_losses, sums_pairs
 from truepair.training.full.pair_sums import PairSums, pair_sums
