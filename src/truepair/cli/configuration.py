@@ -5,14 +5,12 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import truepair as tp
 from truepair.cli.options import option
 from truepair.errors import InputError, check_choice
-
-if TYPE_CHECKING:
-    from truepair.recommender.estimator import Recommender
-    from truepair.storage.types import Json
+from truepair.storage.types import Json
 
 
 def _defaulted(help: str) -> Any:
@@ -58,11 +56,9 @@ class Training:
         "Any parameter, or a field such as loss.tau or encoder.l2. Repeatable.", "--set", metavar="KEY=VALUE"
     )
 
-    def recommender(self, **more: object) -> Recommender:
+    def recommender(self, **more: object) -> tp.Recommender:
         """The recommender of all these parameters; they are checked before any data is read."""
-        from truepair.recommender.estimator import Recommender
-
-        model = Recommender.of(self.flat(**more))
+        model = tp.Recommender.of(self.flat(**more))
         _ = model.spec  # raises
         return model
 

@@ -1,17 +1,21 @@
-"""Console: remarks on stderr, results on stdout as text or JSON."""
+"""Console: remarks on stderr, results on stdout as text or JSON; Ranks: which of several processes prints."""
 
 from __future__ import annotations
 
 import json as json_text
+import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import typer
 
+import truepair as tp
 from truepair.cli.interruption import EXIT_CODE
-from truepair.cli.options import option
+from truepair.cli.options import option, refuse
 from truepair.cli.table_files import as_text
+from truepair.errors import InputError
 from truepair.reporting.page import text_table
 
 
@@ -37,6 +41,45 @@ class Console:
         """`give`, for a command whose result is a file: --quiet suppresses the text."""
         if self.json or not self.quiet:
             self.give(text, data)
+
+
+class Ranks(NamedTuple):
+    """Which of how many processes this one is, by the environment that torchrun makes."""
+
+    rank: int = 0
+    size: int = 1
+
+    @staticmethod
+    def here() -> Ranks:
+        """Those of this process."""
+        rank, size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
+        return Ranks(int(rank), int(size)) if rank.isdecimal() and size.isdecimal() else Ranks()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process prints the result and writes the model."""
+        return self.rank == 0
+
+    def console(self, console: Console) -> Console:
+        """One that prints nothing, on all ranks but the first."""
+        return console if self.is_first else replace(console, quiet=True, json=False)
+
+    def prepare(self, model: tp.Recommender, budget: str | None) -> None:
+        """Several processes train with engine "distributed"; raise for what they cannot do together."""
+        if self.size == 1:
+            return
+        if model.spec.closed_form is not None:
+            raise InputError(
+                f"{self.size} processes were started, and {model.spec.closed_form} is not trained; start one."
+            )
+        if model.engine == "auto":
+            model.set_params(engine="distributed")
+        if model.engine != "distributed":
+            raise InputError(
+                f"engine = {model.engine!r} trains in one process, and {self.size} were started; use "
+                "--engine distributed, or start one."
+            )
+        refuse({"--budget": budget}, f"with {self.size} processes, whose clocks differ")
 
 
 def to_be_continued(ctx: typer.Context, what: str) -> typer.Exit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -22,15 +22,13 @@ from truepair.cli.commands.serve import serve
 from truepair.cli.commands.service import export, import_files, rollback
 from truepair.cli.commands.tune import tune
 from truepair.cli.commands.update import add_items, update
+from truepair.cli.console import Ranks
 from truepair.cli.interruption import EXIT_CODE, interrupt_raises
 from truepair.cli.options import Command
-from truepair.cli.ranks import Ranks
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import TruepairError
+from truepair.storage.types import Json
 from truepair.storage.versions import package_version
-
-if TYPE_CHECKING:
-    from truepair.storage.types import Json
 
 _USAGE_ERROR: Any = typer.BadParameter.__base__  # typer does not export it
 

@@ -8,18 +8,17 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import truepair as tp
 from truepair.cli.console import Console
 from truepair.cli.options import DataDir, option, option_name, refuse, whole_numbers
 from truepair.data.sources.sql_urls import is_url, without_password
 from truepair.errors import InputError, did_you_mean
+from truepair.storage.types import Json
 
 if TYPE_CHECKING:
     from truepair.data.columns import Column
     from truepair.data.datasets.dataset import Dataset
-    from truepair.data.interactions import Interactions
-    from truepair.data.split import Split
     from truepair.recommender.estimator import Recommender
-    from truepair.storage.types import Json
 
 
 def _column(role: str) -> Any:
@@ -57,12 +56,10 @@ class Reading:
     core: str | None = option("The least items of a user (N), users of an item (M).", metavar="N|N,M")
     data_dir: DataDir = None
 
-    def interactions(self, source: str, progress: bool = False) -> Interactions:
+    def interactions(self, source: str, progress: bool = False) -> tp.Interactions:
         """The interactions of a file, a database or a dataset."""
         if (dataset := find_source(source)) is None:
-            from truepair.data.reading import read_interactions
-
-            return read_interactions(source, **self.for_files())
+            return tp.read_interactions(source, **self.for_files())
         self._refuse_for(dataset)
         from truepair.data.datasets.loading import load
 
@@ -73,7 +70,7 @@ class Reading:
             found = found.with_min_rating(self.min_rating)
         return found if self.core is None else found.k_core(*_cores(self.core))
 
-    def read(self, source: str, console: Console) -> Interactions:
+    def read(self, source: str, console: Console) -> tp.Interactions:
         """`interactions`; says what was read."""
         found = self.interactions(source, not console.quiet)
         console.say(described(found))
@@ -81,7 +78,7 @@ class Reading:
 
     def split(
         self, source: str, test: str | None, model: Recommender, console: Console, valid: float | None = None
-    ) -> Split:
+    ) -> tp.Split:
         """The parts that `fit` makes: a test part if `test` says which, a validation part, and the rest.
 
         `test` is a random share, or "given", the test part that comes with the source. `valid` is the share
@@ -106,20 +103,17 @@ class Reading:
         whole = dataset is not None and dataset.has_split and filters == (None, None, None)
         return "given" if whole or self.prepared_split(source) is not None else None
 
-    def prepared_split(self, source: str) -> Split | None:
+    def prepared_split(self, source: str) -> tp.Split | None:
         """The split of a prepared folder; None if it has none, and for every other source."""
-        from truepair.data.prepared.opening import is_prepared, open_prepared
-        from truepair.data.split import Split
+        from truepair.data.prepared.opening import is_prepared
 
-        if not is_prepared(source) or not isinstance(found := open_prepared(source), Split):
+        if not is_prepared(source) or not isinstance(found := tp.open_prepared(source), tp.Split):
             return None
         given = {option_name(name): value for name, value in self.for_files().items()}
         refuse(given, f"on {source}, which is prepared", "give it to `truepair prepare`")
         return found
 
-    def _with_test(self, source: str, test: str, seed: int, progress: bool) -> Split:
-        from truepair.data.split_recipes import split_given, split_random
-
+    def _with_test(self, source: str, test: str, seed: int, progress: bool) -> tp.Split:
         if (prepared := self.prepared_split(source)) is not None:
             if test != "given":
                 raise InputError(f"test = {test!r}: {source} has a test part; use --test given.")
@@ -128,7 +122,7 @@ class Reading:
             share = number_or_text(test)
             if not isinstance(share, float):
                 raise InputError(f"test = {test!r} is neither a share such as 0.2 nor 'given'.")
-            return split_random(self.interactions(source, progress), share, seed=seed)
+            return tp.split_random(self.interactions(source, progress), share, seed=seed)
         if (dataset := find_source(source)) is None:
             raise InputError(
                 "test = 'given' needs a dataset or a prepared folder that comes with a test part, and "
@@ -140,9 +134,9 @@ class Reading:
         from truepair.data.datasets.loading import load_split
 
         given = load_split(source, self.data_dir, progress)
-        return split_given(self._rated(given.train, source), self._rated(given.test, source))
+        return tp.split_given(self._rated(given.train, source), self._rated(given.test, source))
 
-    def _rated(self, part: Interactions, source: str) -> Interactions:
+    def _rated(self, part: tp.Interactions, source: str) -> tp.Interactions:
         """The interactions of a published part with the minimum rating; users and items stay the same."""
         if self.min_rating is None:
             return part
@@ -161,16 +155,14 @@ class Reading:
         refuse(given, where, f"leave it out, or give a path such as ./{dataset.name}")
 
 
-def described(data: Interactions | Split) -> str:
+def described(data: tp.Interactions | tp.Split) -> str:
     """What was read and removed, the split, and a note if ratings of different values all count as likes."""
-    from truepair.data.split import Split
-
-    parts = list(data.parts.values()) if isinstance(data, Split) else [data]
-    lines = [parts[0].report(), *([repr(data)] if isinstance(data, Split) else [])]
+    parts = list(data.parts.values()) if isinstance(data, tp.Split) else [data]
+    lines = [parts[0].report(), *([repr(data)] if isinstance(data, tp.Split) else [])]
     rated = [part.rating for part in parts if part.rating is not None and len(part)]
     low, high = min((r.min() for r in rated), default=0), max((r.max() for r in rated), default=0)
     if low < high:
-        test = " (in the test part too)" if isinstance(data, Split) and len(data.test) else ""
+        test = " (in the test part too)" if isinstance(data, tp.Split) and len(data.test) else ""
         lines.append(
             f"note: every rating from {low:g} to {high:g} counts as a like{test}; --min-rating drops low ones"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from truepair.storage.types import Array
 if TYPE_CHECKING:  # it loads Numba
     from truepair.ranking.compiled_top_k import Strips
 
-Matrix = Rows | Array
+Matrix: TypeAlias = "Rows | Array"
 
 _TIE_KEY = 0x7135  # never changes: ties are broken equally in every run, on every machine
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy.typing as npt
+if TYPE_CHECKING:  # the command line starts without numpy
+    import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[Any]  # of any dtype; name the dtype where there is one
+Array: TypeAlias = "npt.NDArray[Any]"  # of any dtype; name the dtype where there is one
 Json: TypeAlias = dict[str, Any]  # a JSON object
 Ids: TypeAlias = Any  # ids of the caller: one, or a sequence, array, series or column of them
 Table: TypeAlias = Any  # a table of the caller: a path, a pandas, polars or Arrow table, a dict of columns

@@ -17,9 +17,8 @@ import torch
 from typer.testing import CliRunner
 
 from ranks import on_ranks, values
-from truepair.cli.console import Console
+from truepair.cli.console import Console, Ranks
 from truepair.cli.main import app
-from truepair.cli.ranks import Ranks
 from truepair.errors import InputError, TruepairError
 from truepair.losses import InfoNCE
 from truepair.models.encoders import MF

@@ -8,6 +8,7 @@ from typing import Literal, cast
 
 import typer
 
+import truepair as tp
 from truepair.cli.configuration import Training
 from truepair.cli.console import Console, to_be_continued
 from truepair.cli.options import LossName, Report, SourceText, option, unpacked
@@ -59,15 +60,13 @@ def backtest(
     Example:
       truepair backtest clicks.csv --every 7d --train 90d -o backtest.html
     """
-    from truepair.reporting.backtesting import backtest as run
-
     model = training.recommender(loss=args.loss)
     shown = without_password(source)
     kept = args.checkpoint
     if kept is None and args.out is not None:
         kept = args.out.with_name(f"{args.out.name}.jsonl")
     try:
-        found = run(
+        found = tp.backtest(
             reading.read(source, console),
             model,
             every=number_or_text(args.every),

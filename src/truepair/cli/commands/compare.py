@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+import truepair as tp
 from truepair.cli.configuration import Training
 from truepair.cli.console import Console, aligned
 from truepair.cli.options import DataDir, Seed, SourceText, TestPart, option, unpacked
 from truepair.cli.sources import Reading
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError, check_choice
-
-if TYPE_CHECKING:
-    from truepair.data.split import Split
-    from truepair.evaluation import Comparison, Evaluation
-    from truepair.recommender.estimator import Recommender
-    from truepair.storage.types import Json
-
+from truepair.storage.types import Json
 
 _DEMO = Path("truepair-demo.html")
 
@@ -58,7 +53,6 @@ def compare(
       truepair compare ml-100k --losses bpr,dcl,dpl --seeds 3 --min-rating 4
     """
     from truepair.data.split import counted
-    from truepair.evaluation import compare_all
 
     models = _models(training, [name.strip() for name in args.losses.split(",")], console)
     trained = [model for model in models.values() if model.spec.closed_form is None]  # checks all parameters
@@ -68,7 +62,7 @@ def compare(
     runs = {name: _run(name, model, split, args.seeds, console) for name, model in models.items()}
     merged = {name: mean_over_seeds([found for _, found in those]) for name, those in runs.items()}
     first_found = next(iter(merged.values()))
-    against = {one.a: one for one in compare_all(merged, first.metric, baseline=next(iter(models)))}
+    against = {one.a: one for one in tp.compare_all(merged, first.metric, baseline=next(iter(models)))}
     rows = [_row(name, merged[name], against.get(name), first.metric) for name in models]
     users = f"{first_found.n_users:,} users, {counted(args.seeds, 'seed')} a loss"
     notes = [f"95% intervals over {users}; p by sign flips, corrected by Holm; the baseline is the first"]
@@ -94,10 +88,9 @@ def compare(
     console.give("\n".join([aligned(rows), *notes]), {"source": without_password(source), **whole})
 
 
-def _models(training: Training, names: list[str], console: Console) -> dict[str, Recommender]:
+def _models(training: Training, names: list[str], console: Console) -> dict[str, tp.Recommender]:
     from truepair.losses import LOSSES
     from truepair.models.closed_forms import CLOSED
-    from truepair.recommender.estimator import Recommender
     from truepair.spec.defaults import USED_BY_CLOSED_FORMS
 
     if any(text.partition("=")[0].strip() == "loss" for text in training.set or []):
@@ -121,12 +114,12 @@ def _models(training: Training, names: list[str], console: Console) -> dict[str,
         if name in CLOSED:
             flat = training.flat(encoder=name)
             flats[name] = {key: flat[key] for key in flat if used is None or key in used}
-    return {name: Recommender.of(flats[name]) for name in names}
+    return {name: tp.Recommender.of(flats[name]) for name in names}
 
 
 def _run(
-    name: str, model: Recommender, split: Split, seeds: int, console: Console
-) -> list[tuple[Json, Evaluation]]:
+    name: str, model: tp.Recommender, split: tp.Split, seeds: int, console: Console
+) -> list[tuple[Json, tp.Evaluation]]:
     """For each seed the facts of the training, and the evaluation."""
     from truepair.evaluation import parse_metric
 
@@ -141,7 +134,7 @@ def _run(
     return found
 
 
-def mean_over_seeds(found: list[Evaluation]) -> Evaluation:
+def mean_over_seeds(found: list[tp.Evaluation]) -> tp.Evaluation:
     """One evaluation whose values are, user by user, the means of those given."""
     import numpy as np
 
@@ -150,7 +143,7 @@ def mean_over_seeds(found: list[Evaluation]) -> Evaluation:
     return replace(found[0], per_user=per_user, catalogue=over_all)
 
 
-def _row(name: str, found: Evaluation, one: Comparison | None, metric: str) -> Json:
+def _row(name: str, found: tp.Evaluation, one: tp.Comparison | None, metric: str) -> Json:
     low, high = found.interval(metric)
     return {
         "loss": name,

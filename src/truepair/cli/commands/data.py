@@ -9,12 +9,12 @@ import typer
 from truepair.cli.console import Console, aligned
 from truepair.cli.options import DataDir, unpacked
 from truepair.cli.sources import place_of
+from truepair.storage.types import Json
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from truepair.data.datasets.dataset import Dataset
-    from truepair.storage.types import Json
 
 _HAS = ("ratings", "times", "order", "split", "titles", "truth")
 DatasetName = Annotated[str, typer.Argument(metavar="NAME", help="A name from `truepair data list`.")]

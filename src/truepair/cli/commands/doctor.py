@@ -6,15 +6,12 @@ import importlib.util
 import os
 import platform
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from truepair.cli.console import Console
 from truepair.cli.options import DataDir, unpacked
 from truepair.cli.sources import data_places, place_of
+from truepair.storage.types import Json
 from truepair.storage.versions import package_version
-
-if TYPE_CHECKING:
-    from truepair.storage.types import Json
 
 _PACKAGES = "truepair numpy scipy torch numba triton pyarrow safetensors typer pooch rich"
 _EXTRAS = {

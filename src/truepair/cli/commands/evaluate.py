@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+import truepair as tp
 from truepair.cli.console import Console
 from truepair.cli.options import ColdUsers, ModelFile, argument, option, refuse, unpacked, whole_numbers
 from truepair.cli.sources import Reading, find_source
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError, check_choice
-
-if TYPE_CHECKING:
-    from truepair.data.interactions import Interactions
-    from truepair.storage.types import Json
+from truepair.storage.types import Json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,16 +38,14 @@ def evaluate(model: ModelFile, args: EvaluateOptions, reading: Reading, console:
     Example:
       truepair evaluate model.truepair next_week.csv -k 5,10,20
     """
-    from truepair.evaluation import evaluate as evaluate_model
     from truepair.evaluation import parse_metric
     from truepair.evaluation.task import SERVING
-    from truepair.recommender.estimator import Recommender
     from truepair.recommender.reindexing import with_more_users
 
     check_choice("cold", args.cold, SERVING)
     if (args.source is None) == (args.candidates is None):
         raise InputError("give either held-out interactions (SOURCE) or judged pairs (--candidates FILE).")
-    fitted = Recommender.load(model)
+    fitted = tp.Recommender.load(model)
     metric = args.metric or fitted.metric
     lengths = {*whole_numbers("k", args.k), 1 if metric == "auc" else parse_metric(metric)[1]}
     how: Json = {"ks": sorted(lengths), "cold": args.cold}
@@ -62,9 +57,9 @@ def evaluate(model: ModelFile, args: EvaluateOptions, reading: Reading, console:
     fitted.model_ = with_more_users(fitted.model_, given.user_ids)
     target, left_out = held_out(given, fitted.seen_)
     if args.candidates is None:
-        found = evaluate_model(fitted, target, exclude=fitted.seen_, **how)
+        found = tp.evaluate(fitted, target, exclude=fitted.seen_, **how)
     else:
-        found = evaluate_model(fitted, candidates=target, **how)
+        found = tp.evaluate(fitted, candidates=target, **how)
     mean, (low, high) = found.mean(metric), found.interval(metric)
     remarks = [f"{count:,} interactions left out: {why}" for why, count in left_out.items() if count]
     text = f"{metric} {mean:.4f} [{low:.4f}, {high:.4f}] (95% over users)"
@@ -73,7 +68,7 @@ def evaluate(model: ModelFile, args: EvaluateOptions, reading: Reading, console:
     console.give("\n".join([found.table(), *remarks, text]), {**facts, "left_out": left_out})
 
 
-def judged(reading: Reading, path: str) -> Interactions:
+def judged(reading: Reading, path: str) -> tp.Interactions:
     """The pairs of a file, whose rating is the label: the column label, or whether a rating is enough."""
     import numpy as np
 
@@ -93,20 +88,18 @@ def judged(reading: Reading, path: str) -> Interactions:
     return replace(found, rating=np.asarray(found.rating >= least, dtype=np.int64))
 
 
-def held_out(given: Interactions, seen: Interactions) -> tuple[Interactions, dict[str, int]]:
+def held_out(given: tp.Interactions, seen: tp.Interactions) -> tuple[tp.Interactions, dict[str, int]]:
     """The pairs that are not in `seen`, in its codes, and how many were left out for which reason.
 
     The users must be known, the items need not be.
     """
     import numpy as np
 
-    from truepair.data.interactions import Interactions
-
     users = seen.user_ids.codes(given.user_ids, "user")[given.users]
     items = seen.item_ids.find(given.item_ids, "item")[given.items]
     known = items >= 0
     label = None if given.rating is None else given.rating[known]
-    target = Interactions(users[known], items[known], seen.user_ids, seen.item_ids, rating=label)
+    target = tp.Interactions(users[known], items[known], seen.user_ids, seen.item_ids, rating=label)
     trained_on = seen.has(target.users, target.items)
     left_out = {
         "the model does not know the item": int((~known).sum()),

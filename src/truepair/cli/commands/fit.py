@@ -6,12 +6,13 @@ import contextlib
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import typer
 
+import truepair as tp
 from truepair.cli.configuration import Training
-from truepair.cli.console import Console, to_be_continued
+from truepair.cli.console import Console, Ranks, to_be_continued
 from truepair.cli.interruption import EXIT_CODE
 from truepair.cli.options import (
     LossName,
@@ -23,17 +24,11 @@ from truepair.cli.options import (
     refuse,
     unpacked,
 )  # fmt: skip
-from truepair.cli.ranks import Ranks
 from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError
-
-if TYPE_CHECKING:
-    from truepair.data.interactions import Interactions
-    from truepair.data.split import Split
-    from truepair.recommender.estimator import Recommender
-    from truepair.storage.types import Json
+from truepair.storage.types import Json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +72,7 @@ def fit(
     model = training.recommender(loss=args.loss)
     ranks.prepare(model, args.budget)
     kept = _checkpoint(model, args.output, args.checkpoint)
-    data: Interactions | Split
+    data: tp.Interactions | tp.Split
     if args.test is not None:
         data = reading.split(source, args.test, model, console)
     else:
@@ -90,7 +85,7 @@ def fit(
         model.fit(data, budget=args.budget, checkpoint=kept, progress=not console.quiet, **tables)
         if not ranks.is_first:
             return
-        tested = _tested(model, cast("Split", data)) if args.test is not None else {}
+        tested = _tested(model, cast("tp.Split", data)) if args.test is not None else {}
         model.save(args.output, updatable=not args.no_optimizer)
     except KeyboardInterrupt:
         if ranks.is_first and kept is not None and kept.exists():
@@ -108,7 +103,7 @@ def fit(
     console.done(_summary(model, tested, args.output), {**facts, "test": tested})
 
 
-def _checkpoint(model: Recommender, output: Path, given: Path | None) -> Path | None:
+def _checkpoint(model: tp.Recommender, output: Path, given: Path | None) -> Path | None:
     """The checkpoint file; None for a closed form."""
     if (closed := model.spec.closed_form) is not None:
         refuse({"--checkpoint": given}, f"with {closed}, which is not trained")
@@ -121,7 +116,7 @@ def _checkpoint(model: Recommender, output: Path, given: Path | None) -> Path | 
     return kept
 
 
-def _tested(model: Recommender, split: Split) -> Json:
+def _tested(model: tp.Recommender, split: tp.Split) -> Json:
     """The metrics of the test part; they are added to the facts of the model, too."""
     from truepair.evaluation import parse_metric
 
@@ -134,7 +129,7 @@ def _tested(model: Recommender, split: Split) -> Json:
     return {**facts, "metric": model.metric, "interval": interval}
 
 
-def _facts(model: Recommender) -> Json:
+def _facts(model: tp.Recommender) -> Json:
     result, seen = model.result_, model.seen_
     return {
         "users": seen.n_users,
@@ -151,7 +146,7 @@ def _facts(model: Recommender) -> Json:
     }
 
 
-def _summary(model: Recommender, tested: Json, output: Path) -> str:
+def _summary(model: tp.Recommender, tested: Json, output: Path) -> str:
     lines = [*_on_automatic(model.facts_.get("automatic")), repr(model.result_)]
     if prior := model.facts_.get("prior"):
         each = ", with a value for each user" if prior["asked"] == "per-user" else ""

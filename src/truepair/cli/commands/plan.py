@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from truepair.cli.console import Console, aligned
 from truepair.cli.options import argument, option, refuse, unpacked
 from truepair.errors import InputError, check_choice
+from truepair.storage.types import Json
 
 if TYPE_CHECKING:
     from truepair.distributed.plan import Estimate, Plan
-    from truepair.storage.types import Json
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import truepair as tp
 from truepair.cli.console import Console
 from truepair.cli.options import Seed, SourceText, option, refuse, unpacked
 from truepair.cli.sources import Reading, described, find_source
 from truepair.data.sources.sql_urls import check_no_url, without_password
 from truepair.errors import InputError
-
-if TYPE_CHECKING:
-    from truepair.data.interactions import Interactions
-    from truepair.data.split import Split
-    from truepair.storage.types import Json
+from truepair.storage.types import Json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +41,7 @@ def prepare(source: SourceText, args: PrepareOptions, reading: Reading, console:
     """
     if args.verify:
         refuse({"--output": args.output, "--test": args.test}, "with --verify")
-        from truepair.data.prepared.opening import open_prepared
-
-        found = open_prepared(source, verify=True)
+        found = tp.open_prepared(source, verify=True)
         console.give(f"{described(found)}\n{source} is as it was written", _facts(found, source))
         return
     if args.output is None:
@@ -57,9 +51,7 @@ def prepare(source: SourceText, args: PrepareOptions, reading: Reading, console:
         raise InputError(
             f"{source!r} is the name of a dataset, which is read as it is; give a path or a URL."
         )
-    from truepair.data.preparing.prepare import prepare_interactions
-
-    made = prepare_interactions(
+    made = tp.prepare_interactions(
         source,
         args.output,
         memory=args.memory,
@@ -74,10 +66,8 @@ def prepare(source: SourceText, args: PrepareOptions, reading: Reading, console:
     console.done(f"{described(made)}\nprepared in {args.output}", facts)
 
 
-def _facts(found: Interactions | Split, folder: str) -> Json:
-    from truepair.data.split import Split
-
-    parts = found.parts if isinstance(found, Split) else {"all": found}
+def _facts(found: tp.Interactions | tp.Split, folder: str) -> Json:
+    parts = found.parts if isinstance(found, tp.Split) else {"all": found}
     first = next(iter(parts.values()))
     return {
         "folder": folder,

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import truepair as tp
 from truepair.cli.console import Console, aligned
 from truepair.cli.options import Seed, SourceText, option, unpacked
 from truepair.cli.sources import Reading
 from truepair.cli.table_files import check_output, format_of, write_table
 from truepair.errors import InputError
+from truepair.storage.types import Json
 
 if TYPE_CHECKING:
     from truepair.prior import PriorEstimate
-    from truepair.storage.types import Json
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -45,15 +46,13 @@ def prior(source: SourceText, args: PriorOptions, reading: Reading, console: Con
     """
     import pyarrow as pa
 
-    from truepair.prior import estimate_prior
-
     if args.plot is not None:
         from truepair.reporting.prior_figure import check_plot, draw_prior
 
         check_plot(args.plot)
     format = None if args.per_user is None else format_of(args.per_user)
     pairs = reading.read(source, console)
-    found = estimate_prior(
+    found = tp.estimate_prior(
         pairs, resamples=args.resamples, seed=args.seed, device=args.device, progress=not console.quiet
     )
     if args.plot is not None:

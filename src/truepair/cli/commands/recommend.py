@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import truepair as tp
 from truepair.cli.console import Console, aligned
 from truepair.cli.id_text import as_ids, read_ids, read_ids_or_file
 from truepair.cli.options import ColdUsers, ListLength, ModelFile, option, refuse, unpacked
 from truepair.cli.table_files import WRITERS, as_text, check_output, format_of, write_table
 from truepair.data.sources.sql_urls import is_url, without_password
 from truepair.errors import InputError, check_choice
+from truepair.storage.types import Ids, Json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from truepair.data.ids import IdMap
-    from truepair.recommender.estimator import Recommender
-    from truepair.storage.types import Ids, Json
 
 _PART = 2048  # users at a time
 
@@ -67,10 +67,8 @@ def recommend(model: ModelFile, args: RecommendOptions, console: Console) -> Non
       truepair recommend model.truepair -k 20 -o lists.parquet
       truepair recommend model.truepair -k 20 -o sqlite:///shop.db --table lists
     """
-    from truepair.recommender.estimator import Recommender
-
     format = _checked_format(args)
-    fitted = Recommender.load(model)
+    fitted = tp.Recommender.load(model)
     if args.users is not None and args.users_file is not None:
         raise InputError("--users and --users-file exclude each other; give one of them.")
     users = read_ids(fitted.seen_.user_ids, "user", args.users, args.users_file)
@@ -99,7 +97,7 @@ def recommend(model: ModelFile, args: RecommendOptions, console: Console) -> Non
     _put(parts, args, format, console)
 
 
-def _excluded(fitted: Recommender, items: str | None, pairs: str | None) -> Ids | dict[object, list[object]]:
+def _excluded(fitted: tp.Recommender, items: str | None, pairs: str | None) -> Ids:
     """The items that no user must get, or a mapping of users to the items that they must not get."""
     if pairs is None:
         return read_ids_or_file(fitted.seen_.item_ids, "item", items)
@@ -108,9 +106,7 @@ def _excluded(fitted: Recommender, items: str | None, pairs: str | None) -> Ids 
             "--exclude-items and --exclude-pairs exclude each other; give one of them. --items and --where "
             "leave items out for all users, too."
         )
-    from truepair.data.reading import read_interactions
-
-    found, seen = read_interactions(pairs, rating=False, weight=False, time=False), fitted.seen_
+    found, seen = tp.read_interactions(pairs, rating=False, weight=False, time=False), fitted.seen_
     users = _of_type(found.user_ids, seen.user_ids, "user")
     names = _of_type(found.item_ids, seen.item_ids, "item")
     return {user: [names[item] for item in found.items_of(code)] for code, user in enumerate(users)}
@@ -217,9 +213,7 @@ def similar(
     Example:
       truepair similar model.truepair 50 181 -k 5
     """
-    from truepair.recommender.estimator import Recommender
-
-    fitted = Recommender.load(model)
+    fitted = tp.Recommender.load(model)
     fitted.output_ = "arrow"
     what, known = ("user", fitted.seen_.user_ids) if users else ("item", fitted.seen_.item_ids)
     queries = as_ids(ids, known, what)

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, cast
 
+import truepair as tp
 from truepair.cli.console import Console
 from truepair.cli.options import DataDir, argument, option, refuse, unpacked
 from truepair.cli.sources import kind_numbers
@@ -82,7 +83,6 @@ def serve(args: ServeOptions, console: Console) -> None:
     from truepair.serving import check_extra
 
     check_extra()
-    from truepair.recommender.estimator import Recommender
     from truepair.serving.demo.files import demo_files
     from truepair.serving.demo.visitors import Visitors
     from truepair.serving.events.event import Kinds
@@ -130,11 +130,11 @@ def serve(args: ServeOptions, console: Console) -> None:
         plan = RetrainingPlan(str(model), place, dict(kinds.numbers), by, args.judge_people)
         versions = Versions(model)
         state = versions.open()
-        fitted = Recommender.load(versions.path(state.current))
+        fitted = tp.Recommender.load(versions.path(state.current))
         if args.retrain is not None or args.retrain_events is not None:
             check_retrainable(fitted)
         table = None if args.items is None else read_items(args.items, fitted.seen_.item_ids)
-        second = None if args.beside is None else (args.beside.name, Recommender.load(args.beside))
+        second = None if args.beside is None else (args.beside.name, tp.Recommender.load(args.beside))
         visitors = None if demo is None else Visitors(demo.future)
         if visitors is not None:
             known = visitors.with_token(known)

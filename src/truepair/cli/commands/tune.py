@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+import truepair as tp
 from truepair.cli.configuration import Training, read_toml
 from truepair.cli.console import Console, aligned, to_be_continued
 from truepair.cli.options import LossName, Report, SourceText, TestPart, option, unpacked
@@ -16,11 +17,10 @@ from truepair.cli.sources import Reading
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import without_password
 from truepair.storage.atomic import atomic_write
+from truepair.storage.types import Json
 
 if TYPE_CHECKING:
-    from truepair.recommender.tuning import Tuning
     from truepair.search.domains import Space
-    from truepair.storage.types import Json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +119,7 @@ def _entries(tables: Json, inside: str = "") -> Json:
     return found
 
 
-def _write_config(found: Tuning, path: Path) -> None:
+def _write_config(found: tp.Tuning, path: Path) -> None:
     with atomic_write(path) as file:
         file.write(as_toml(found.parameters()).encode())
 

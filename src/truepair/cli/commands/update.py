@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import Annotated, Literal, cast
 
 import typer
 
+import truepair as tp
 from truepair.cli.console import Console
 from truepair.cli.id_text import read_ids_or_file
 from truepair.cli.options import ModelFile, OutputModel, WithoutOptimizer, argument, option, refuse, unpacked
 from truepair.cli.sources import Reading
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError
-
-if TYPE_CHECKING:
-    from truepair.storage.types import Json
+from truepair.storage.types import Json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +39,12 @@ def update(model: ModelFile, args: UpdateOptions, reading: Reading, console: Con
     Example:
       truepair update model.truepair today.csv -o model.truepair --forget expired.txt
     """
-    from truepair.recommender.estimator import Recommender
-
     source = args.source
     if source is None and args.forget is None and args.forget_users is None:
         raise InputError("give new interactions, --forget or --forget-users; else there is nothing to do.")
     if source is None:
         refuse({"--epochs": args.epochs}, "without new interactions")
-    fitted = Recommender.load(model)
+    fitted = tp.Recommender.load(model)
     before = len(fitted.facts_.get("updates", []))
     if args.forget is not None or args.forget_users is not None:
         fitted.forget(
@@ -98,9 +95,7 @@ def add_items(
     Example:
       truepair add-items model.truepair new_items.csv -o model.truepair
     """
-    from truepair.recommender.estimator import Recommender
-
-    fitted = Recommender.load(model)
+    fitted = tp.Recommender.load(model)
     more = fitted.add_items(table, popularity=popularity)
     more.save(output)
     n = int(more.model_.added.sum() - fitted.model_.added.sum())
