@@ -195,7 +195,7 @@ def _id_files(folder: Path) -> list[bytes]:
 def _use_id_file(data: bytes, folder: Path) -> None:
     """A file of items or users to forget, or of pairs that nobody must get."""
     from truepair.cli.commands.recommend import _excluded
-    from truepair.cli.id_text import read_ids
+    from truepair.cli.table_files import read_ids
 
     path, model = folder / "ids.txt", _models()[0]
     path.write_bytes(data[1:])

@@ -8,11 +8,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from truepair.cli.commands.backtest import backtest
-from truepair.cli.commands.compare import compare, demo
-from truepair.cli.commands.data import fetch, info, list_datasets
-from truepair.cli.commands.doctor import doctor
-from truepair.cli.commands.evaluate import evaluate
+from truepair.cli.commands.data import demo, doctor, fetch, info, list_datasets
+from truepair.cli.commands.evaluate import compare, evaluate
 from truepair.cli.commands.fit import fit
 from truepair.cli.commands.plan import plan
 from truepair.cli.commands.prepare import prepare
@@ -20,11 +17,11 @@ from truepair.cli.commands.prior import prior
 from truepair.cli.commands.recommend import recommend, similar
 from truepair.cli.commands.serve import serve
 from truepair.cli.commands.service import export, import_files, rollback
-from truepair.cli.commands.tune import tune
+from truepair.cli.commands.tune import backtest, tune
 from truepair.cli.commands.update import add_items, update
 from truepair.cli.console import Ranks
 from truepair.cli.interruption import EXIT_CODE, interrupt_raises
-from truepair.cli.options import Command
+from truepair.cli.options import Command, unpacked
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import TruepairError
 from truepair.storage.types import Json
@@ -97,7 +94,7 @@ for group, start, commands in ((app, "truepair", _COMMANDS), (datasets, "truepai
         text, _, example = inspect.cleandoc(command.__doc__ or "").partition("\nExample:\n")
         name = example.removeprefix(f"  {start} ").split()[0]
         epilog = f"\b\nExample:\n{example}"
-        group.command(name, cls=Command, help=text, epilog=epilog)(command)
+        group.command(name, cls=Command, help=text, epilog=epilog)(unpacked(command))
 app.add_typer(datasets, name="data", epilog="\b\nExample:\n  truepair data list")
 
 

@@ -170,11 +170,3 @@ def refuse(given: Mapping[str, object], where: str, remedy: str = "leave it out"
         if value is not None:
             shown = name if isinstance(value, bool) else f"{name} {without_password(str(value)):.60}"
             raise InputError(f"{shown} has no effect {where}; {remedy}.")
-
-
-def whole_numbers(what: str, text: str) -> tuple[int, ...]:
-    """The numbers in a text such as "5,10,20"."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"{what} = {text!r} is not a list of whole numbers, such as 5,10,20.") from None

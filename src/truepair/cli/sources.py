@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import truepair as tp
 from truepair.cli.console import Console
-from truepair.cli.options import DataDir, option, option_name, refuse, whole_numbers
+from truepair.cli.options import DataDir, option, option_name, refuse
 from truepair.data.sources.sql_urls import is_url, without_password
 from truepair.errors import InputError, did_you_mean
 from truepair.storage.types import Json
@@ -215,6 +215,14 @@ def number_or_text(text: str | None) -> str | float | None:
         return None if text is None else float(text)
     except ValueError:
         return text
+
+
+def whole_numbers(what: str, text: str) -> tuple[int, ...]:
+    """The numbers in a text such as "5,10,20"."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{what} = {text!r} is not a list of whole numbers, such as 5,10,20.") from None
 
 
 def kind_numbers(text: str) -> dict[str, float]:

@@ -1,9 +1,12 @@
-"""Tables as files: Parquet, CSV and JSON lines, written part after part."""
+"""Files of commands: tables as Parquet, CSV and JSON lines, written part after part; ids as text."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 import tempfile
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -16,6 +19,8 @@ from truepair.storage.atomic import atomic_write
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+    from truepair.data.ids import IdMap
 
 
 def write_parquet(parts: Iterable[pa.Table], file: BinaryIO) -> int:
@@ -115,3 +120,45 @@ def check_output(path: Path | None) -> Path | None:
             f"cannot write {path}: {error.strerror or error}; check the permissions of {path.parent}."
         ) from error
     return path
+
+
+def read_ids(ids: IdMap, what: str, listed: str | None, file: Path | None = None) -> pa.Array | None:
+    """The ids in a comma list, or those in a file, one a line (`-`: stdin), as `as_ids` gives them."""
+    if listed is None and file is None:
+        return None
+    try:
+        if file is None:
+            texts = str(listed).split(",")
+        else:
+            text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8-sig")
+            texts = text.splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read {what} ids from {file}: {error}.") from error
+    if found := [text.strip() for text in texts if text.strip()]:
+        return as_ids(found, ids, what)
+    source = file or repr(listed)
+    raise InputError(f"{source} names no {what}; give ids separated by commas, or a file with one a line.")
+
+
+def read_ids_or_file(ids: IdMap, what: str, text: str | None) -> pa.Array | None:
+    """The ids in a file of that name, or in a comma list."""
+    is_file = text is not None and os.path.isfile(text)
+    return read_ids(ids, what, text, Path(str(text)) if is_file else None)
+
+
+def as_ids(texts: list[str], ids: IdMap, what: str) -> pa.Array:
+    """The texts as an Arrow array of the type of `ids`."""
+    import pyarrow as pa
+
+    kind = ids.ids.type
+    try:
+        if kind == pa.uuid():
+            return pa.array([uuid.UUID(text).bytes for text in texts], kind)
+        return pa.array(texts, pa.large_string()).cast(kind)
+    except ValueError:
+        for text in texts if len(texts) > 1 else ():
+            as_ids([text], ids, what)  # the first that does not fit raises
+        raise InputError(
+            f"unknown {what}: {texts[0]!r}; the model's {what} ids are of type {kind}, such as "
+            f"{ids.ids[0].as_py()}."
+        ) from None

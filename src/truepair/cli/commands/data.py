@@ -1,26 +1,30 @@
-"""`truepair data`: the public datasets that truepair knows by name."""
+"""`truepair data`, `doctor` and `demo`: the public datasets, this machine, and models on one dataset."""
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import platform
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from truepair.cli.console import Console, aligned
-from truepair.cli.options import DataDir, unpacked
-from truepair.cli.sources import place_of
+from truepair.cli.options import DataDir, Seed
+from truepair.cli.sources import data_places, place_of
 from truepair.storage.types import Json
+from truepair.storage.versions import package_version
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from truepair.data.datasets.dataset import Dataset
 
+
+_DEMO = Path("truepair-demo.html")
 _HAS = ("ratings", "times", "order", "split", "titles", "truth")
 DatasetName = Annotated[str, typer.Argument(metavar="NAME", help="A name from `truepair data list`.")]
 
 
-@unpacked
 def list_datasets(*, data_dir: DataDir = None, console: Console) -> None:
     """List the datasets, and which of them are on this machine.
 
@@ -38,7 +42,6 @@ def list_datasets(*, data_dir: DataDir = None, console: Console) -> None:
     console.give(aligned(short), rows)
 
 
-@unpacked
 def info(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> None:
     """Show the size, files, terms and citation of a dataset.
 
@@ -66,7 +69,6 @@ def info(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> No
     console.give("\n".join(lines + ([f"to get: {dataset.by_hand}"] if dataset.by_hand else [])), facts)
 
 
-@unpacked
 def fetch(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> None:
     """Download the files of a dataset.
 
@@ -92,3 +94,89 @@ def _facts(dataset: Dataset, data_dir: Path | None) -> Json:
         "files": [file.name for file in dataset.files],
         "folder": None if folder is None else str(folder),
     }
+
+
+_PACKAGES = "truepair numpy scipy torch numba triton pyarrow safetensors typer pooch rich"
+_EXTRAS = {
+    "plots": ("matplotlib",),
+    "tune": ("optuna",),
+    "sql": ("adbc_driver_postgresql", "adbc_driver_sqlite", "duckdb"),
+    "serve": ("fastapi", "uvicorn"),
+    "bench": ("implicit", "cornac"),
+    "tables": ("pandas", "polars"),
+}
+
+
+def doctor(*, data_dir: DataDir = None, console: Console) -> None:
+    """Show versions, hardware, datasets, extras and the engine.
+
+    Example:
+      truepair doctor --json
+    """
+    versions = {"python": platform.python_version()} | {
+        name: package_version(name) for name in _PACKAGES.split()
+    }
+    extras = {
+        f"extra {name}": {package: importlib.util.find_spec(package) is not None for package in packages}
+        for name, packages in _EXTRAS.items()
+    }
+    found = {"versions": versions, "machine": _machine(), "data": _data(data_dir), "extras": extras}
+    lines = [f"{name}: {_line(value)}" for part in found.values() for name, value in part.items()]
+    console.give("\n".join(lines), found)
+
+
+def _machine() -> Json:
+    import torch
+
+    from truepair.training import ENGINES, Settings
+
+    devices = [torch.cuda.get_device_name(place) for place in range(torch.cuda.device_count())]
+    return {
+        "system": platform.platform(),
+        "cpu threads": f"{torch.get_num_threads()} of {os.cpu_count()}",
+        "cuda devices": devices or None,
+        "engines": list(ENGINES),
+        "will train with": f"engine 'full' on {Settings().torch_device()}",  # by default
+    }
+
+
+def _data(data_dir: Path | None) -> Json:
+    from truepair.data.datasets.loading import DATASETS
+
+    there = {
+        f"data in {source}": str(folder) if folder.is_dir() else f"{folder} (not there)"
+        for source, folder in data_places(data_dir)
+    }
+    here = [name for name, dataset in DATASETS.items() if place_of(dataset, data_dir) is not None]
+    not_here = [name for name in DATASETS if name not in here]
+    return {**there, "datasets here": here or None, "datasets not here": not_here or None}
+
+
+def _line(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {'found' if there else 'not installed'}" for name, there in value.items())
+    if isinstance(value, list):
+        return ", ".join(value)
+    return "none" if value is None else str(value)
+
+
+def demo(
+    *,
+    data_dir: DataDir = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file of the report.")] = _DEMO,
+    seed: Seed = 0,
+    console: Console,
+) -> None:
+    """Compare the default model with others, and write a report.
+
+    The others are popularity, EASE, BPR and DPL. The data is MovieLens-100k if it is here or can be
+    downloaded, else simulated.
+
+    Example:
+      truepair demo --out report.html
+    """
+    from truepair.reporting.demo import run_demo
+
+    result = run_demo(data_dir=data_dir, out=out, seed=seed, quiet=console.quiet or console.json)
+    if console.json:
+        console.give("", {"report": str(result.report)})

@@ -14,16 +14,7 @@ import truepair as tp
 from truepair.cli.configuration import Training
 from truepair.cli.console import Console, Ranks, to_be_continued
 from truepair.cli.interruption import EXIT_CODE
-from truepair.cli.options import (
-    LossName,
-    OutputModel,
-    SourceText,
-    TestPart,
-    WithoutOptimizer,
-    option,
-    refuse,
-    unpacked,
-)  # fmt: skip
+from truepair.cli.options import LossName, OutputModel, SourceText, TestPart, WithoutOptimizer, option, refuse
 from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import without_password
@@ -49,7 +40,6 @@ class FitOptions:
     no_optimizer: WithoutOptimizer = False
 
 
-@unpacked
 def fit(
     ctx: typer.Context,
     source: SourceText,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from truepair.cli.console import Console, aligned
-from truepair.cli.options import argument, option, refuse, unpacked
+from truepair.cli.options import argument, option, refuse
 from truepair.errors import InputError, check_choice
 from truepair.storage.types import Json
 
@@ -40,7 +40,6 @@ class PlanOptions:
     )
 
 
-@unpacked
 def plan(args: PlanOptions, console: Console) -> None:
     """Plan training on GPUs: its time and memory, and how many to use.
 

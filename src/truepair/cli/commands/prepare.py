@@ -7,7 +7,7 @@ from pathlib import Path
 
 import truepair as tp
 from truepair.cli.console import Console
-from truepair.cli.options import Seed, SourceText, option, refuse, unpacked
+from truepair.cli.options import Seed, SourceText, option, refuse
 from truepair.cli.sources import Reading, described, find_source
 from truepair.data.sources.sql_urls import check_no_url, without_password
 from truepair.errors import InputError
@@ -27,7 +27,6 @@ class PrepareOptions:
     verify: bool = option("Compare the prepared folder SOURCE with its checksums.", "--verify", default=False)
 
 
-@unpacked
 def prepare(source: SourceText, args: PrepareOptions, reading: Reading, console: Console) -> None:
     """Prepare data once: distinct interactions as memory-mapped arrays.
 

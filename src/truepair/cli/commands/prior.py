@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import truepair as tp
 from truepair.cli.console import Console, aligned
-from truepair.cli.options import Seed, SourceText, option, unpacked
+from truepair.cli.options import Seed, SourceText, option
 from truepair.cli.sources import Reading
 from truepair.cli.table_files import check_output, format_of, write_table
 from truepair.errors import InputError
@@ -31,7 +31,6 @@ class PriorOptions:
     device: str = option("The device: auto, cpu, cuda.", default="auto")
 
 
-@unpacked
 def prior(source: SourceText, args: PriorOptions, reading: Reading, console: Console) -> None:
     """Estimate τ, the share of positives among unlabelled pairs.
 

@@ -12,9 +12,17 @@ import typer
 
 import truepair as tp
 from truepair.cli.console import Console, aligned
-from truepair.cli.id_text import as_ids, read_ids, read_ids_or_file
-from truepair.cli.options import ColdUsers, ListLength, ModelFile, option, refuse, unpacked
-from truepair.cli.table_files import WRITERS, as_text, check_output, format_of, write_table
+from truepair.cli.options import ColdUsers, ListLength, ModelFile, option, refuse
+from truepair.cli.table_files import (
+    WRITERS,
+    as_ids,
+    as_text,
+    check_output,
+    format_of,
+    read_ids,
+    read_ids_or_file,
+    write_table,
+)
 from truepair.data.sources.sql_urls import is_url, without_password
 from truepair.errors import InputError, check_choice
 from truepair.storage.types import Ids, Json
@@ -57,7 +65,6 @@ class RecommendOptions:
     cold: ColdUsers = "popular"
 
 
-@unpacked
 def recommend(model: ModelFile, args: RecommendOptions, console: Console) -> None:
     """Recommend items to some users or to all.
 
@@ -199,7 +206,6 @@ def _with_progress(parts: Iterator[pa.Table], users: int) -> Iterator[pa.Table]:
     yield from track(parts, f"{users:,} users", -(-users // _PART), console=Terminal(stderr=True))
 
 
-@unpacked
 def similar(
     model: ModelFile,
     ids: Annotated[list[str], typer.Argument(metavar="ITEM...", help="Items of the model.")],

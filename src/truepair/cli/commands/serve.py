@@ -10,7 +10,7 @@ from typing import Literal, cast
 
 import truepair as tp
 from truepair.cli.console import Console
-from truepair.cli.options import DataDir, argument, option, refuse, unpacked
+from truepair.cli.options import DataDir, argument, option, refuse
 from truepair.cli.sources import kind_numbers
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import is_url
@@ -65,7 +65,6 @@ class ServeOptions:
     log_people: bool = option("Log requests with the ids of users and items.", "--log-people", default=False)
 
 
-@unpacked
 def serve(args: ServeOptions, console: Console) -> None:
     """Serve a model over HTTP, including events from seconds ago.
 

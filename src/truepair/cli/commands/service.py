@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from truepair.cli.console import Console
-from truepair.cli.options import ModelFile, unpacked
+from truepair.cli.options import ModelFile
 from truepair.errors import InputError
 
 StorePlace = Annotated[
@@ -20,7 +20,6 @@ StorePlace = Annotated[
 _EVERY = 2.0  # seconds between lines of progress
 
 
-@unpacked
 def export(
     store: StorePlace,
     *,
@@ -57,7 +56,6 @@ def progress(console: Console) -> Callable[[str, int], None]:
     return done
 
 
-@unpacked
 def import_files(
     sources: Annotated[
         list[str],
@@ -96,7 +94,6 @@ def import_files(
     console.done(f"{text} in {store.name}", {"store": store.name, **data})
 
 
-@unpacked
 def rollback(model: ModelFile, *, console: Console) -> None:
     """Return to the former model of a service that retrains.
 

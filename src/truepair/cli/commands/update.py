@@ -9,9 +9,9 @@ import typer
 
 import truepair as tp
 from truepair.cli.console import Console
-from truepair.cli.id_text import read_ids_or_file
-from truepair.cli.options import ModelFile, OutputModel, WithoutOptimizer, argument, option, refuse, unpacked
+from truepair.cli.options import ModelFile, OutputModel, WithoutOptimizer, argument, option, refuse
 from truepair.cli.sources import Reading
+from truepair.cli.table_files import read_ids_or_file
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError
 from truepair.storage.types import Json
@@ -30,7 +30,6 @@ class UpdateOptions:
     no_optimizer: WithoutOptimizer = False
 
 
-@unpacked
 def update(model: ModelFile, args: UpdateOptions, reading: Reading, console: Console) -> None:
     """Learn from new interactions, or forget items and users.
 
@@ -69,7 +68,6 @@ def _line(record: Json) -> str:
     return ", ".join(f"{n} {v:,}" if isinstance(v, int) else f"{n} {v:.4f}" for n, v in numbers.items())
 
 
-@unpacked
 def add_items(
     model: ModelFile,
     table: Annotated[
