@@ -81,8 +81,8 @@ def test_only_allowed_items_are_listed_and_lists_are_complete(world, indexed):
     users, items, hidden = world
     for share in (0.5, 0.01):
         allowed = np.random.default_rng(1).random(N) < share
-        lists = indexed.items.top_k(users[:9], 10, Hidden.of(hidden[:9]), allowed)
         never = np.flatnonzero(~allowed)
+        lists = indexed.items.top_k(users[:9], 10, Hidden.of(hidden[:9]), never)
         masks = [np.union1d(codes, never) for codes in hidden[:9]]
         exact = PreparedItems.of(items).top_k(users[:9], 10, Hidden.of(masks))
         assert ((lists.items >= 0) == (exact.items >= 0)).all()

@@ -66,3 +66,18 @@ def test_hidden_items_of_rows():
     ]
     assert len(Hidden.of([]).starts) == len(Hidden.joined([], 0).ends) == 0
     assert Hidden.joined([], 2).pairs()[0].tolist() == []
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_lists_of_some_items_have_their_codes_and_hide_by_them(compiled, monkeypatch):
+    if not compiled:
+        monkeypatch.setattr(PreparedItems, "strips", None)
+    random = np.random.default_rng(2)
+    codes = np.array([1, 2, 5, 6, 9])
+    users, items = (torch.from_numpy(random.normal(size=(n, 4)).astype(np.float32)) for n in (3, 5))
+    masks = Hidden.of([np.array([0, 5, 11]), np.array([], np.int64), np.array([1, 2, 3, 5, 6])])
+    found = PreparedItems.of(items, codes, 12).top_k(users, 5, masks)
+    rows = PreparedItems.of(items).top_k(users, 5, Hidden.of([np.array([2]), *[np.array([], np.int64)] * 2]))
+    assert found.items[:2].tolist() == np.where(rows.items < 0, -1, codes[rows.items])[:2].tolist()
+    assert found.items[2].tolist() == [9, -1, -1, -1, -1]
+    assert found.scores[:2].tolist() == rows.scores[:2].tolist()

@@ -130,7 +130,7 @@ def test_lists_of_all_items_copy_no_pairs(mf):
     assert lister is ListOptions(exclude_items={"user 0001": []}).lister(model)  # it is made once
     some = ListOptions(exclude_items=model.seen.item_ids.ids[:1]).lister(model)
     assert some.codes.tolist() == list(range(1, model.seen.n_items))
-    assert some.places.tolist() == list(range(-1, model.seen.n_items - 1))
+    assert some.by_scores.column[0] == -1  # no place for what is left out
 
 
 def test_a_mask_with_the_index_of_another_order_is_refused(mf, items):

@@ -52,10 +52,11 @@ def call_in_blocks(call: Callable[[int, int], object], n: int, block: int, threa
 
 
 class Strips(NamedTuple):
-    """A catalogue in strips, and the order of its columns: column -> item."""
+    """A catalogue in strips, and the codes of its items."""
 
     vectors: Floats  # [strips, dim, WIDTH]
-    order: Codes
+    listed: Codes  # column -> code
+    column: Codes  # code -> column; -1: not in the catalogue
 
 
 class Heaps(NamedTuple):
@@ -99,14 +100,16 @@ def rank_rows(
     last: int,
 ) -> None:
     """Fill the rows first … last - 1 of `items` and `scores`."""
-    order, n, n_items, k = strips.order, last - first, len(strips.order), items.shape[1]
+    n, n_items, k = last - first, len(strips.listed), items.shape[1]
     vectors = np.zeros((-(-n // _ROWS) * _ROWS, strips.vectors.shape[1]), np.float32)
     vectors[:n, : users.shape[1]] = users[codes[first:last]]
     heaps = Heaps(np.empty((n, k), np.int64), np.empty((n, k), np.float32), np.zeros(n, np.int64))
-    masked = np.zeros((n, (n_items + 7) // 8), np.uint8)  # one bit per item
+    masked = np.zeros((n, (n_items + 7) // 8), np.uint8)  # one bit per column
     for row in range(n):
         for item in hidden.items[hidden.starts[first + row] : hidden.ends[first + row]]:
-            masked[row, item >> 3] |= np.uint8(1 << (item & 7))
+            column = strips.column[item]
+            if column >= 0:
+                masked[row, column >> 3] |= np.uint8(1 << (column & 7))
     buffer, good = np.empty((_ROWS, WIDTH), np.float32), np.empty(_CHUNK, np.int32)
     for s in range(len(strips.vectors)):
         left = s * WIDTH
@@ -115,13 +118,13 @@ def rank_rows(
             if left + WIDTH > n_items:
                 buffer[:, n_items - left :] = -np.inf  # columns beyond the catalogue
             for row in range(group, min(group + _ROWS, n)):
-                _scan(buffer, row - group, left, order, masked, heaps, row, good)
+                _scan(buffer, row - group, left, masked, heaps, row, good)
     for row in range(n):
         size = heaps.sizes[row]
         sort_heap(heaps.columns[row], heaps.scores[row], size)
         for place in range(k):
             here = place < size
-            items[first + row, place] = order[heaps.columns[row, place]] if here else -1
+            items[first + row, place] = strips.listed[heaps.columns[row, place]] if here else -1
             scores[first + row, place] = heaps.scores[row, place] + np.float32(0) if here else -np.inf
 
 
@@ -146,9 +149,7 @@ def _score(rows: Floats, r: int, strip: Floats, out: Floats) -> None:
 
 
 @compiled
-def _scan(
-    buffer: Floats, at: int, left: int, order: Codes, masked: Bits, heaps: Heaps, row: int, good: Places
-) -> None:
+def _scan(buffer: Floats, at: int, left: int, masked: Bits, heaps: Heaps, row: int, good: Places) -> None:
     """Offer buffer[at], the scores of the columns left, left + 1, …, to the heap of `row`.
 
     Columns come in increasing order, so of equal scores the earlier one stays. Whole arrays are passed
@@ -169,7 +170,7 @@ def _scan(
             count += buffer[at, j] > least
         for place in range(count):
             score, column = buffer[at, good[place]], left + good[place]
-            if score > least and not masked[row, order[column] >> 3] & (1 << (order[column] & 7)):
+            if score > least and not masked[row, column >> 3] & (1 << (column & 7)):
                 sizes[row] = offer(columns[row], scores[row], sizes[row], column, score)
                 least = scores[row, 0] if sizes[row] == k else least
 

@@ -27,9 +27,8 @@ class Hidden(NamedTuple):
 
     @staticmethod
     def pairs_of(part: Interactions, users: Codes) -> Hidden:
-        """The items of these users; a user below 0 has none. Nothing is copied."""
-        starts = part.indptr[np.maximum(users, 0)]
-        return Hidden(starts, np.where(users < 0, starts, part.indptr[users + 1]), part.items)
+        """The items of these users; the user -1 has none, from 0 to 0. Nothing is copied."""
+        return Hidden(part.indptr[np.maximum(users, 0)], part.indptr[users + 1], part.items)
 
     @staticmethod
     def joined(parts: Sequence[Hidden], n: int) -> Hidden:

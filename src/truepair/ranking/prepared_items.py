@@ -47,13 +47,29 @@ class PreparedItems:
 
     items: Rows
     order: Codes
-    """Column -> item: of equal scores, the item in the lower column comes first."""
+    """Column -> row of `items`: of equal scores, the item in the lower column comes first."""
+    codes: Codes | None = None
+    """The code of each row, in lists and in what is hidden from them; None: the row itself."""
+    n_codes: int | None = None
+    """How many codes there are; None: as many as rows."""
 
     @staticmethod
-    def of(items: Matrix) -> PreparedItems:
+    def of(items: Matrix, codes: Codes | None = None, n_codes: int | None = None) -> PreparedItems:
         """The items, checked."""
         _, checked = checked_matrices(torch.zeros(1, items.shape[1]), items)
-        return PreparedItems(checked, tie_order(n_rows(checked)))
+        return PreparedItems(checked, tie_order(n_rows(checked)), codes, n_codes)
+
+    @cached_property
+    def listed(self) -> Codes:
+        """Column -> code."""
+        return self.order if self.codes is None else read_only(self.codes[self.order])
+
+    @cached_property
+    def column(self) -> Codes:
+        """Code -> column; -1 for a code without a row."""
+        found = np.full(len(self.order) if self.n_codes is None else self.n_codes, -1)
+        found[self.listed] = np.arange(len(self.order))
+        return read_only(found)
 
     @cached_property
     def strips(self) -> Strips | None:
@@ -66,7 +82,7 @@ class PreparedItems:
         )  # not before it is needed: it loads Numba
 
         rows = np.ascontiguousarray(self.items.detach().float().numpy())
-        return Strips(in_strips(rows, self.order), self.order)
+        return Strips(in_strips(rows, self.order), self.listed, self.column)
 
     def top_k(
         self, users: Rows, k: int, hidden: Hidden, rows: Codes | None = None, block: int | None = None
@@ -78,7 +94,8 @@ class PreparedItems:
         rows = np.arange(n_rows(users)) if rows is None else rows
         if not isinstance(users, torch.Tensor) or self.strips is None:
             with torch.inference_mode():
-                return TopK(*rank_in_blocks(users, self.items, self.order, k, rows, hidden, block))
+                columns = self.order, self.listed, self.column
+                return TopK(*rank_in_blocks(users, self.items, columns, k, rows, hidden, block))
         from truepair.ranking.compiled_top_k import BLOCK, rank_in_strips
 
         vectors, threads = np.ascontiguousarray(users.detach().float().cpu().numpy()), torch.get_num_threads()

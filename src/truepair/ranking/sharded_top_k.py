@@ -25,12 +25,10 @@ def sharded_top_k(shards: ShardedMatrices, k: int, hidden: Hidden, codes: Codes)
     column = np.empty(items.n + 1, np.int64)
     column[order], column[-1] = np.arange(items.n), items.n  # item -> column; an empty place comes last
     own_order = order[(order >= items.first) & (order < items.last)] - items.first
-    own_places = np.full(items.n, -1)
-    own_places[items.first : items.last] = np.arange(len(items))
-    best, found = PreparedItems(shards.items, own_order), []
+    best, found = PreparedItems(shards.items, own_order, np.arange(items.first, items.last), items.n), []
     for start in range(0, len(codes), _USERS):
         block = slice(start, start + _USERS)
-        own = Hidden(hidden.starts[block], hidden.ends[block], hidden.items).recoded(own_places)
+        own = Hidden(hidden.starts[block], hidden.ends[block], hidden.items)
         found.append(_of_block(shards, k, codes[block], best, own, torch.from_numpy(column)))
     empty = [np.empty((0, k), np.int64)], [np.empty((0, k), np.float32)]
     listed, scores = zip(*found, strict=True) if found else empty
@@ -49,7 +47,7 @@ def _of_block(
     listed = torch.full((n, k), -1, dtype=torch.int64)
     scores = torch.full((n, k), -torch.inf)
     width = best.items.shape[1]
-    listed[:, :width] = torch.from_numpy(np.where(best.items >= 0, best.items + items.first, -1))
+    listed[:, :width] = torch.from_numpy(best.items)
     scores[:, :width] = torch.from_numpy(best.scores)
     listed, scores = (_side_by_side(group.gather(part), group.size) for part in (listed, scores + 0.0))
     places = column[listed].sort(dim=1).indices  # -1 is the last of `column`

@@ -25,14 +25,19 @@ _BLOCK_BYTES = {"cpu": 48 << 20, "cuda": 1 << 30}  # one block of scores
 
 
 def rank_in_blocks(
-    users: Rows, items: Rows, order: Codes, k: int, codes: Codes, hidden: Hidden, block: int | None = None
+    users: Rows,
+    items: Rows,
+    columns: tuple[Codes, Codes, Codes],
+    k: int,
+    codes: Codes,
+    hidden: Hidden,
+    block: int | None = None,
 ) -> tuple[Codes, Floats]:
-    """The k best (items, scores) of the users `codes`; columns are items in the order `order`."""
+    """The k best (items, scores) of the users `codes`; columns: those of `PreparedItems`."""
+    order, listed_codes, column = columns
     n, n_items = len(codes), n_rows(items)
     device = items.device if isinstance(items, Tensor) else torch.device("cpu")
-    order_on_device = _on_device(order, device)
-    column = np.empty_like(order)
-    column[order] = np.arange(n_items)  # item -> column
+    order_on_device, listed_on_device = _on_device(order, device), _on_device(listed_codes, device)
     found, found_scores = np.empty((n, k), np.int64), np.empty((n, k), np.float32)
     block = max((_block_for(n_items, device) if block is None else block) // _ROWS, 1) * _ROWS
     scores_of = _scores_of(users, items, order_on_device, min(block, -(-n // _ROWS) * _ROWS))
@@ -40,9 +45,11 @@ def rank_in_blocks(
         part = slice(start, start + block)
         scores = scores_of(codes[part])  # (b, n_items)
         rows, hidden_items = Hidden(hidden.starts[part], hidden.ends[part], hidden.items).pairs()
-        scores.view(-1).index_fill_(0, _on_device(rows * n_items + column[hidden_items], device), -torch.inf)
+        hidden_columns = column[hidden_items]
+        places = (rows * n_items + hidden_columns)[hidden_columns >= 0]
+        scores.view(-1).index_fill_(0, _on_device(places, device), -torch.inf)
         values, best = best_columns(scores, k)
-        listed = torch.where(values > -torch.inf, order_on_device[best], -1)
+        listed = torch.where(values > -torch.inf, listed_on_device[best], -1)
         found[part], found_scores[part] = listed.cpu().numpy(), values.cpu().numpy()
     return found, found_scores
 

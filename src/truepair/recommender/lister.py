@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -105,15 +104,8 @@ class Lister:
             items = items.to(model.device)
         counts = model.popularity[codes]
         shares = (counts / max(counts.sum(), 1)).astype(np.float32)[:, None]
-        by_popularity = PreparedItems.of(shares)
-        return Lister(model, codes, PreparedItems.of(items), by_popularity, reranking, explanation)
-
-    @cached_property
-    def places(self) -> Codes:
-        """[n_items], the place of each item among the candidates; -1: it is not one."""
-        place = np.full(self.model.seen.n_items, -1)
-        place[self.codes] = np.arange(len(self.codes))
-        return place
+        by_scores, by_popularity = (PreparedItems.of(rows, codes, len(listed)) for rows in (items, shares))
+        return Lister(model, codes, by_scores, by_popularity, reranking, explanation)
 
     def top_k(self, users: ListedUsers, k: int, never: Codes = _NOTHING) -> TopK:
         """The best items of each user, in codes of the model; `never` are codes that nobody gets."""
@@ -124,20 +116,13 @@ class Lister:
                 if some.any():
                     found.items[some], found.scores[some] = self.top_k(users.part(some), k, never)
             return found
-        hidden, is_part = users.hidden, len(self.codes) < len(self.places)
-        if is_part:
-            hidden, never = hidden.recoded(self.places), self.places[never]
-            never = never[never >= 0]
         prepared, rows = (self.by_popularity, torch.ones(n, 1)) if n_popular else (self.by_scores, users.rows)
         if isinstance(prepared, IndexedItems):
-            allowed = np.ones(len(self.codes), dtype=bool)
-            allowed[never] = False
-            best = prepared.top_k(rows, k, hidden, allowed if len(never) else None)
-        else:
-            hidden = hidden.with_all(never) if len(never) else hidden
-            top_k = prepared.top_k if self.reranking is None else partial(self.reranking.top_k, prepared)
-            best = top_k(rows, k, hidden)
-        return TopK(np.where(best.items >= 0, self.codes[best.items], -1), best.scores) if is_part else best
+            return prepared.top_k(rows, k, users.hidden, never)
+        hidden = users.hidden.with_all(never) if len(never) else users.hidden
+        if self.reranking is not None:
+            return self.reranking.top_k(prepared, rows, k, hidden)
+        return prepared.top_k(rows, k, hidden)
 
     def table(self, users: ListedUsers, k: int, never: Codes = _NOTHING) -> pa.Table:
         """A table of user, item, score, rank, and the columns of the explanation."""

@@ -20,6 +20,7 @@ from truepair.ranking.prepared_items import PreparedItems, TopK
 Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 _HEAD = 16  # one of this many items is in the head
+_NOTHING = np.empty(0, np.int64)
 
 
 class Level(NamedTuple):
@@ -75,22 +76,19 @@ class IndexedItems:
         return np.ascontiguousarray(self.exact.items.detach().float().numpy())
 
     @cached_property
-    def _column(self) -> Codes:
-        """Item -> its position in the order that breaks ties."""
-        found = np.empty_like(self.exact.order)
-        found[self.exact.order] = np.arange(len(found))
-        return found
+    def _codes(self) -> Codes:
+        """Row -> code."""
+        return np.arange(len(self._rows)) if self.exact.codes is None else self.exact.codes
 
-    def top_k(self, vectors: Rows, k: int, hidden: Hidden, allowed: Mask | None = None) -> TopK:
-        """The `k` best items for each row of `vectors`, without those that are hidden from it.
-
-        `allowed` says which items may be listed at all.
-        """
+    def top_k(self, vectors: Rows, k: int, hidden: Hidden, never: Codes = _NOTHING) -> TopK:
+        """The `k` best items for each row of `vectors`, without those that are hidden from it, and without
+        those that nobody gets."""
         from truepair.ranking.approximate.rescoring import best_of_found  # it loads Numba
 
         assert isinstance(vectors, torch.Tensor)
         rows = np.ascontiguousarray(vectors.detach().float().numpy())
         counts = k + hidden.ends - hidden.starts
+        allowed = ~np.isin(self._codes, never) if len(never) else None
         share = 1.0 if allowed is None else float(allowed.mean())
         depths = [level.depth for level in self.levels]
         places = np.searchsorted(depths, counts / max(share, 1e-9))
@@ -102,19 +100,18 @@ class IndexedItems:
             count = min(int(counts[some].max()), len(self._rows))
             candidates = self.candidates(rows[some], count, self.levels[place].effort, allowed)
             best, scores = np.empty((len(some), k), np.int64), np.empty((len(some), k), np.float32)
-            tables = rows[some], self._rows, self._column, self.exact.order
+            tables = rows[some], self._rows, self._codes, self.exact.column, self.exact.listed
             lengths = best_of_found(*tables, candidates, hidden.take(some), best, scores)
             found.items[some], found.scores[some] = best, scores
             exactly.append(some[lengths < k])
         left = np.concatenate(exactly)
         if len(left):
-            own = hidden.take(left)
-            own = own if allowed is None else own.with_all(np.flatnonzero(~allowed))
+            own = hidden.take(left).with_all(never)
             found.items[left], found.scores[left] = self.exact.top_k(vectors, k, own, left)
         return found
 
     def candidates(self, rows: Floats, count: int, effort: int, allowed: Mask | None = None) -> Codes:
-        """About the `count` best items of each row, and others; -1 for none."""
+        """The rows of about the `count` best items of each row, and of others; -1 for none."""
         split = self.split
         among = None if allowed is None else allowed[split.tail]
         wanted = min(count, len(split.tail))
@@ -122,7 +119,7 @@ class IndexedItems:
         found: Codes = np.where(places >= 0, split.tail[places], -1)
         if split.head_items is None:
             return found
-        never = np.empty(0, np.int64) if allowed is None else np.flatnonzero(~allowed[split.head])
+        never = _NOTHING if allowed is None else np.flatnonzero(~allowed[split.head])
         hidden = Hidden.of([never] * len(rows))
         best = split.head_items.top_k(torch.from_numpy(rows), min(count, len(split.head)), hidden).items
         return np.asarray(np.hstack([found, np.where(best >= 0, split.head[best], -1)]), np.int64)

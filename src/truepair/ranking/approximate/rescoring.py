@@ -18,8 +18,9 @@ Codes = npt.NDArray[np.int64]
 def best_of_found(
     users: Floats,
     items: Floats,
+    codes: Codes,
     column: Codes,
-    order: Codes,
+    listed: Codes,
     found: Codes,
     hidden: Hidden,
     best: Codes,
@@ -27,11 +28,10 @@ def best_of_found(
 ) -> Codes:
     """Fill each row of `best` from the items in its row of `found`, -1 for none; returns the list lengths.
 
-    `column` is the position of each item in `order`: of equal
-    scores, the item in the lower column comes first.
+    `found` are rows of `items`, `codes` their codes, `column` and `listed` those of `PreparedItems`.
     """
     k, dim = best.shape[1], items.shape[1]
-    marked = np.zeros(len(items), np.bool_)
+    marked = np.zeros(len(column), np.bool_)
     columns, scores = np.empty(k, np.int64), np.empty(k, np.float32)
     lengths = np.empty(len(users), np.int64)
     for row in range(len(users)):
@@ -39,19 +39,20 @@ def best_of_found(
             marked[item] = True
         size = 0
         for item in found[row]:
-            if item < 0 or marked[item]:
+            if item < 0 or marked[codes[item]]:
                 continue
+            place = column[codes[item]]
             score: Any = np.float32(0)
             for at in range(dim):
                 score = score + users[row, at] * items[item, at]
-            worse = size == k and (score < scores[0] or (score == scores[0] and column[item] > columns[0]))
+            worse = size == k and (score < scores[0] or (score == scores[0] and place > columns[0]))
             if not worse:
-                size = offer(columns, scores, size, column[item], score)
+                size = offer(columns, scores, size, place, score)
         for item in hidden.items[hidden.starts[row] : hidden.ends[row]]:
             marked[item] = False
         sort_heap(columns, scores, size)
         for place in range(k):
-            best[row, place] = order[columns[place]] if place < size else -1
+            best[row, place] = listed[columns[place]] if place < size else -1
             best_scores[row, place] = scores[place] + np.float32(0) if place < size else -np.inf
         lengths[row] = size
     return lengths

@@ -42,6 +42,7 @@ class Reranking:
     where the scores of the pool are scaled to [0, 1]. Of equal ones the better ranked is taken.
     """
 
+    place: Codes  # [n_items], the place of each candidate among them; -1: none
     groups: Codes  # [g, n], a number for each value of a candidate; -1: no value, so no limit
     limits: Codes  # [g]
     diversify: float = 0.0
@@ -73,7 +74,9 @@ class Reranking:
 
         vectors, given = (None, False) if self.similarity is None else self.similarity
         threads = torch.get_num_threads()
-        places = greedy_places(*pool, k, self.groups, self.limits, vectors, given, self.diversify, threads)
+        rows = np.where(pool.items < 0, -1, self.place[pool.items])
+        similar = vectors, given, self.diversify
+        places = greedy_places(rows, pool.scores, k, self.groups, self.limits, *similar, threads)
         items = np.take_along_axis(pool.items, np.maximum(places, 0), axis=1)
         scores = np.take_along_axis(pool.scores, np.maximum(places, 0), axis=1)
         return TopK(np.where(places < 0, -1, items), np.where(places < 0, np.float32(-np.inf), scores))
@@ -112,7 +115,9 @@ def reranking_of(
             )
         rows: Rows = scorer.items if scorer.dim else scorer.columns
         similarity = _cosines(take_rows(rows, candidates), wide=not scorer.dim)
-    return Reranking(np.ascontiguousarray(groups[:, candidates]), limits, diversify, similarity)
+    place = np.full(model.seen.n_items, -1)
+    place[candidates] = np.arange(len(candidates))
+    return Reranking(place, np.ascontiguousarray(groups[:, candidates]), limits, diversify, similarity)
 
 
 def _quotas(quota: Mapping[str, int], table: ItemTable | None) -> tuple[Codes, Codes]:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from truepair.data.ids import Codes
 from truepair.errors import check_choice, check_number, settle
 from truepair.ranking.approximate.indexing import AUTO, CHOICES, EXACT, Indexing, SampledUsers, index_items
 from truepair.ranking.prepared_items import PreparedItems
@@ -34,10 +33,10 @@ class IndexChoice:
         settle(self, kind=check_choice("index", self.kind, CHOICES))
         settle(self, recall=check_number("recall", self.recall, 0, 1, open_low=True))
 
-    def applied(self, exact: PreparedItems, model: Model, places: Codes) -> Indexing:
+    def applied(self, exact: PreparedItems, model: Model) -> Indexing:
         """The items with an index, or as they are; the recall is measured for users with a trained vector."""
         codes = np.flatnonzero(model.trained)
         codes = np.sort(np.random.default_rng(0).permutation(codes)[:_USERS])
-        hidden = (places[model.seen.items_of(code)] for code in codes.tolist())
-        users = SampledUsers(model.scorer.rows(codes), [own[own >= 0] for own in hidden])
+        hidden = [model.seen.items_of(code) for code in codes.tolist()]
+        users = SampledUsers(model.scorer.rows(codes), hidden)
         return index_items(exact, users, self.kind, self.recall, self.path, self.say)

@@ -105,7 +105,7 @@ class ServedModel:
         self.neighbours = lists.Neighbours(model)
         self.exact = Lister.of(dataclasses.replace(model, spec=model.spec.varied(device="cpu")))
         assert isinstance(self.exact.by_scores, PreparedItems)
-        self.indexing = (index or IndexChoice()).applied(self.exact.by_scores, model, self.exact.places)
+        self.indexing = (index or IndexChoice()).applied(self.exact.by_scores, model)
         """The items, with an index or without, and a sentence about it."""
         self.lister = dataclasses.replace(self.exact, by_scores=self.indexing.items)
         self._slow = threading.Lock()  # one large request at a time
