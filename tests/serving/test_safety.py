@@ -292,7 +292,7 @@ def test_reads_go_on_without_the_store(serve, model):
     client = serve(model)
     client.post("/v1/events", {"events": [{"user": "u1", "item": "i0"}]})
     moved = client.get("/v1/users/u1/recommendations").body
-    for reader in (client.service.reader, client.service.served.histories.reader):
+    for reader in (client.service.reader, client.service.served.reader):
         reader.close()
     assert client.get("/health/ready").status == 503
     assert client.get("/v1/users/u1/recommendations").body == moved

@@ -47,13 +47,13 @@ def test_a_reader_notices_the_events_of_others_once(path):
     store = EventStore(path)
     store.add([[event(1)]])
     reader = EventReader(path)
-    assert reader.changed_users() == set()
+    assert reader.changed()["user"] == set()
     store.add([[event(2), event(3)]])
-    assert reader.changed_users() == {"u2", "u3"}
-    assert reader.changed_users() == set()
+    assert reader.changed()["user"] == {"u2", "u3"}
+    assert reader.changed()["user"] == set()
     other = EventStore(path)
     other.add([[event(4)]])
-    assert reader.changed_users() == {"u4"}
+    assert reader.changed()["user"] == {"u4"}
     for one in (store, other, reader):
         one.close()
 
@@ -61,7 +61,11 @@ def test_a_reader_notices_the_events_of_others_once(path):
 def test_events_of_a_person_are_in_the_order_of_time(path):
     store = EventStore(path)
     store.add([[event(1, time=9), event(8, time=3, weight=2.0), event(15, time=9)], [event(2)]])
-    assert EventReader(path).of_user("u1") == [("i8", "like", 2.0), ("i1", "like", 1.0), ("i15", "like", 1.0)]
+    assert EventReader(path).of_users(["u1"])["u1"].rows == [
+        ("i8", "like", 2.0),
+        ("i1", "like", 1.0),
+        ("i15", "like", 1.0),
+    ]
     store.close()
 
 

@@ -9,7 +9,6 @@ import databases
 from services import clicks, integer_model, model, serve
 from truepair.serving.events.event import Event
 from truepair.serving.events.records import ItemRecord, item_table
-from truepair.serving.lists.item_facts import ItemFacts
 
 
 def items_of(answer):
@@ -84,12 +83,13 @@ def test_the_item_table_has_a_column_for_each_plain_label():
 
 def test_facts_without_a_store_are_the_last_ones(serve, model):
     client = serve(model)
-    facts: ItemFacts = client.service.served.facts
+    served = client.service.served
+    facts = served.facts
     client.service.store.put_items([ItemRecord("i3", hidden=True), ItemRecord("i4")])
-    facts.refresh()
+    served.refresh()
     assert set(facts.records()) == {"i3", "i4"}
-    facts._reader.close()
-    facts.refresh()
+    served.reader.close()
+    served.refresh()
     assert facts.hidden.tolist() == [client.service.served.items.codes["i3"]]
     assert set(facts.records()) == {"i3", "i4"}
 

@@ -16,6 +16,7 @@ from truepair.serving.events import migrations
 from truepair.serving.events.deadlines import Deadlines
 from truepair.serving.events.event import Event
 from truepair.serving.events.opening import open_store
+from truepair.serving.events.reading import StoredHistory
 from truepair.serving.events.records import ItemRecord, UserRecord
 
 
@@ -46,11 +47,11 @@ def opened(place):
         store.close()
 
 
-def eventually(look, wanted, seconds=10.0):
-    """Look until the sets that were found together hold what is wanted."""
+def eventually(reader, what, wanted, seconds=10.0):
+    """Look until the changes that were found together hold what is wanted."""
     found, end = set(), time.monotonic() + seconds
     while not found >= wanted and time.monotonic() < end:
-        found |= look()
+        found |= reader.changed()[what]
         time.sleep(0.002)
     assert found >= wanted
     return found
@@ -63,7 +64,11 @@ def test_the_same_event_twice_counts_once(opened):
     assert opened().add([[event(1, id="a"), event(2)]]) == [0]
     reader = store.reader()
     assert reader.count() == 4
-    assert reader.of_user("u2") == [("i2", "like", 1.0), ("i2", "dislike", 1.0), ("i2", "like", 1.0)]
+    assert reader.of_users(["u2"])["u2"].rows == [
+        ("i2", "like", 1.0),
+        ("i2", "dislike", 1.0),
+        ("i2", "like", 1.0),
+    ]
     table = reader.table()
     assert table["item"].to_pylist() == ["i1", "i2", "i2", "i2"]
     assert reader.table(table["number"][1].as_py(), table["number"][2].as_py()).num_rows == 1
@@ -73,23 +78,23 @@ def test_own_changes_are_noticed_at_once_and_those_of_others_soon(opened):
     store, other = opened(), opened()
     store.add([[event(1)]])
     reader, second = store.reader(), store.reader()
-    assert reader.changed_users() == reader.changed_items() == set()
+    assert reader.changed() == {"user": set(), "item": set()}
     store.add([[event(2), event(3)]])
-    assert reader.changed_users() >= {"u2", "u3"}
-    assert second.changed_users() >= {"u2", "u3"}
+    assert reader.changed()["user"] >= {"u2", "u3"}
+    assert second.changed()["user"] >= {"u2", "u3"}
     store.put_items([ItemRecord("i1")])
-    assert reader.changed_items() >= {"i1"}
+    assert reader.changed()["item"] >= {"i1"}
     store.delete_item("i2")  # by whom u2 has an event
-    assert "u2" in reader.changed_users()
-    assert "i2" in reader.changed_items()
+    changed = reader.changed()
+    assert ("u2" in changed["user"], "i2" in changed["item"]) == (True, True)
     other.add([[event(4)]])
-    eventually(reader.changed_users, {"u4"})
+    eventually(reader, "user", {"u4"})
     other.delete_feedback("u4", "i4")
-    eventually(reader.changed_users, {"u4"})
+    eventually(reader, "user", {"u4"})
     other.put_items([ItemRecord("i5", hidden=True)])
-    eventually(reader.changed_items, {"i5"})
+    eventually(reader, "item", {"i5"})
     other.delete_user("u3")
-    eventually(reader.changed_users, {"u3"})
+    eventually(reader, "user", {"u3"})
 
 
 def test_feedback_is_once_for_each_user_item_and_kind(opened):
@@ -150,11 +155,11 @@ def test_records_of_items_and_users(opened):
     assert store.patch_user("ann", comment="?")
     assert reader.user("ann") == ann._replace(comment="?")
     store.add([[event(1, user="ann")]])
-    assert not reader.is_forgotten("ann")
+    assert reader.forgotten_users() == set()
     assert store.delete_user("ann")
-    assert (reader.user("ann"), reader.of_user("ann"), reader.is_forgotten("ann")) == (None, [], True)
+    assert (reader.user("ann"), reader.of_users(["ann"])["ann"]) == (None, StoredHistory([], True))
     store.add_feedback([event(1, user="ann")], overwrite=False)
-    assert (reader.user("ann"), reader.is_forgotten("ann")) == (UserRecord("ann"), True)
+    assert (reader.user("ann"), reader.forgotten_users()) == (UserRecord("ann"), {"ann"})
 
 
 def test_a_failed_transaction_leaves_nothing(opened):
@@ -205,12 +210,12 @@ def test_events_that_commit_late_are_not_missed(server):
     while second.is_alive() and not databases.execute(server, waiting):
         time.sleep(0.005)
     if not second.is_alive():
-        eventually(reader.changed_users, {"quick"})
+        eventually(reader, "user", {"quick"})
     release.set()
     first.join()
     second.join()
-    found = eventually(reader.changed_users, {"slow"})
-    assert found | eventually(reader.changed_users, {"quick"} - found) >= {"slow", "quick"}
+    found = eventually(reader, "user", {"slow"})
+    assert found | eventually(reader, "user", {"quick"} - found) >= {"slow", "quick"}
     for store in (watching, slow, quick):
         store.close()
 
@@ -224,14 +229,14 @@ def test_a_store_that_is_away_fails_at_once_and_comes_back(server, monkeypatch):
     try:
         for _ in range(2):
             with pytest.raises(StorageError, match=r"the store postgresql://ann@127.0.0.1:\d+/postgres "):
-                reader.of_user("u1")
+                reader.of_users(["u1"])
         with suppress(StorageError):
-            reader.changed_users()  # what was noticed before
+            reader.changed()  # what was noticed before
         with monkeypatch.context() as patch:  # nothing is tried, so that nobody waits
             patch.setattr(store.connections._pool, "connection", None)
             for attempt in (
-                lambda: reader.of_user("u1"),
-                reader.changed_users,
+                lambda: reader.of_users(["u1"])["u1"].rows,
+                reader.changed,
                 lambda: store.add([[event(2)]]),
             ):
                 with pytest.raises(StorageError, match="does not answer"):
@@ -241,14 +246,14 @@ def test_a_store_that_is_away_fails_at_once_and_comes_back(server, monkeypatch):
     end = time.monotonic() + 10
     while True:
         try:
-            assert reader.of_user("u1") == [("i1", "like", 1.0)]
+            assert reader.of_users(["u1"])["u1"].rows == [("i1", "like", 1.0)]
             break
         except StorageError:
             assert time.monotonic() < end
             time.sleep(0.01)
     assert store.add([[event(2)]]) == [1]
     other.add([[event(3)]])
-    eventually(reader.changed_users, {"u3"})
+    eventually(reader, "user", {"u3"})
     store.close()
     other.close()
 
@@ -260,7 +265,7 @@ def test_nobody_waits_for_a_server_that_stands_still(server):
     assert reader.count() == 1
     with databases.frozen(server):
         with pytest.raises(StorageError):
-            reader.of_user("u1")
+            reader.of_users(["u1"])
         assert store.connections.away.is_set()
         with pytest.raises(StorageError, match="does not answer"):
             store.add([[event(2)]])

@@ -103,7 +103,7 @@ def test_the_former_model_is_released(serve, model, other):
     client = serve(model)
     client.together(REQUESTS)
     gone = [weakref.ref(client.service.served), weakref.ref(client.service.served.histories)]
-    readers = [client.service.served.histories.reader, client.service.served.facts._reader]
+    readers = [client.service.served.reader]
     gc.collect()
     gc.disable()  # whatever was there at the start is never collected: running.py freezes it
     try:
@@ -123,7 +123,7 @@ def test_an_event_that_one_model_heard_of_counts_in_the_other(serve, model, othe
     client.service.swap(other, 1)
     best = client.get("/v1/users/u4/recommendations?k=1").json["items"][0]["item"]
     client.post("/v1/events", {"events": [{"user": "u4", "item": best}]})
-    before.histories.refresh()  # a request that still has the former model
+    before.refresh()  # a request that still has the former model
     after = client.get("/v1/users/u4/recommendations?k=34").json
     assert after["basis"] == "events"
     assert best not in [row["item"] for row in after["items"]]

@@ -133,7 +133,7 @@ def test_tables_of_any_source_become_events_and_records(sqlite, tmp_path):
         "users": (1, 0),
     }
     reader = store.reader()
-    assert reader.of_user("1") == [("10", "like", 1.0), ("10", "buy", 1.0), ("11", "view", 1.0)]
+    assert reader.of_users(["1"])["1"].rows == [("10", "like", 1.0), ("10", "buy", 1.0), ("11", "view", 1.0)]
     assert reader.feedback(kind="buy")[0].time == 1_700_000_000 * 10**6
     assert reader.item("10") == ItemRecord("10", False, ("drink",), None, {"price": 3, "title": "Tea"})
     assert reader.item("11").hidden

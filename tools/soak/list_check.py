@@ -18,13 +18,13 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, cast
 
 from visitors import K, Record, Row
 
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Kinds
-from truepair.serving.events.reading import StoredHistory
+from truepair.serving.events.reading import StoredHistory, StoreReader
 from truepair.serving.limits import Limits
 from truepair.serving.lists.served_model import ListRequest, ServedModel
 from truepair.serving.retraining.versions import Versions
@@ -39,10 +39,6 @@ class Rows:
 
     def __init__(self) -> None:
         self.user, self.rows = "", list[Row]()
-
-    def changed_users(self) -> set[str]:
-        """The person is another one each time."""
-        return {self.user}
 
     def of_users(self, users: Sequence[str]) -> dict[str, StoredHistory]:
         """The events of the person."""
@@ -133,7 +129,8 @@ class Checker(threading.Thread):
         if version not in self._models:
             path = self.folder / f"{version}.truepair" if version else self.versions.model
             served = ServedModel(Recommender.load(path), Limits(), Kinds())
-            self._rows[version] = served.histories.reader = Rows()
+            self._rows[version] = Rows()
+            served.histories.reader = cast(StoreReader, self._rows[version])
             self._models[version] = served
             while len(self._models) > _LOADED:
                 del self._rows[self._models.popitem(last=False)[0]]
@@ -146,7 +143,7 @@ class Checker(threading.Thread):
         if record.what in ("list", "person"):
             rows.user, rows.rows = record.asked, list(record.rows)
             [found] = served.plain_lists([ListRequest(record.asked, K)])
-            served.histories.refresh()
+            served.histories.forget([record.asked])
             return served.model.seen.item_ids.outside(found.items).to_pylist()
         if record.what == "lists":
             return [row["item"] for row in plain_value(served.recommend(record.asked, {"k": K}).to_pylist())]

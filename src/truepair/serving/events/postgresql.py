@@ -170,13 +170,9 @@ class PostgresqlReader(StoreReader):
             finally:
                 self._pinned.connection = None
 
-    def changed_users(self) -> set[str]:
-        """Whose histories changed since the last call; nothing is asked of the server."""
-        return self._changes.take("user")
-
-    def changed_items(self) -> set[str]:
-        """Items whose records changed since the last call, in the same way."""
-        return self._changes.take("item")
+    def changed(self) -> dict[str, set[str]]:
+        """What changed since the last call; nothing is asked of the server."""
+        return self._changes.take()
 
     def close(self) -> None:
         """Listen no more."""

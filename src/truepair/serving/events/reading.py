@@ -68,12 +68,11 @@ class StoreReader(ABC):
         """Within this, every query sees the store as it was at the first one."""
 
     @abstractmethod
-    def changed_users(self) -> set[str]:
-        """Whose histories changed since the last call; a few microseconds where nothing did."""
+    def changed(self) -> dict[str, set[str]]:
+        """What changed since the last call: "user": whose histories, "item": items whose records.
 
-    @abstractmethod
-    def changed_items(self) -> set[str]:
-        """Items whose records changed since the last call, in the same way."""
+        A few microseconds where nothing did.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -81,13 +80,11 @@ class StoreReader(ABC):
 
     # --- events ------------------------------------------------------------------------------------------
 
-    def of_user(self, user: str) -> list[tuple[str, str, float]]:
-        """(item, kind, weight) of a user's events, oldest first; of the same time, in order of arrival."""
-        query = 'SELECT item, kind, weight FROM events WHERE "user" = ? ORDER BY time, number'
-        return [(item, kind, weight) for item, kind, weight in self.rows(query, (user,))]
-
     def of_users(self, users: Sequence[str]) -> dict[str, StoredHistory]:
-        """The histories of those of these users whom the store knows."""
+        """The histories of those of these users whom the store knows.
+
+        Rows are oldest first; of the same time, in order of arrival.
+        """
         found: dict[str, StoredHistory] = {}
         for start in range(0, len(users), _MARKS):
             some = users[start : start + _MARKS]
@@ -193,10 +190,6 @@ class StoreReader(ABC):
     def forgotten_users(self) -> set[str]:
         """All users who were deleted once."""
         return {user for (user,) in self.rows('SELECT "user" FROM users WHERE forgotten = 1')}
-
-    def is_forgotten(self, user: str) -> bool:
-        """Whether a user was deleted once: what models know about the user does not count."""
-        return bool(self.rows('SELECT 1 FROM users WHERE "user" = ? AND forgotten = 1', (user,)))
 
 
 def like(text: str) -> str:

@@ -115,9 +115,8 @@ class EventReader(StoreReader):
             address = f"{path.absolute().as_uri()}?mode=ro"
             self._database = sqlite3.connect(address, uri=True, timeout=_WAIT, check_same_thread=False)
             self._check_version()
-            self._user_version = self._item_version = self._data_version()
-            self._last_event = self._last("events")
-            self._last_user = self._last_item = self._last("changes")
+            self._version = self._data_version()
+            self._last_event, self._last_change = self._last("events"), self._last("changes")
 
     def _check_version(self) -> None:
         version = self._database.execute("PRAGMA user_version").fetchone()[0]
@@ -147,34 +146,24 @@ class EventReader(StoreReader):
         finally:
             self._database.execute("ROLLBACK")
 
-    def changed_users(self) -> set[str]:
-        """Whose histories changed since the last call; a few microseconds where nothing did."""
+    def changed(self) -> dict[str, set[str]]:
+        """What changed since the last call: "user": whose histories, "item": items whose records."""
+        found: dict[str, set[str]] = {"user": set(), "item": set()}
         with _explained(self.path):
             version = self._data_version()
-            if version == self._user_version:
-                return set()
-            rows = self.rows(
-                'SELECT number, "user" FROM events WHERE number > ? ORDER BY number', (self._last_event,)
-            )
-            changed, self._last_user = self._changes("user", self._last_user)
-            self._user_version = version
-            self._last_event = rows[-1][0] if rows else self._last_event
-            return changed | {user for _, user in rows}
-
-    def changed_items(self) -> set[str]:
-        """Items whose records changed since the last call, in the same way."""
-        with _explained(self.path):
-            version = self._data_version()
-            if version == self._item_version:
-                return set()
-            changed, self._last_item = self._changes("item", self._last_item)
-            self._item_version = version
-            return changed
-
-    def _changes(self, what: str, last: int) -> tuple[set[str], int]:
-        query = "SELECT number, id FROM changes WHERE what = ? AND number > ? ORDER BY number"
-        rows = self.rows(query, (what, last))
-        return {id for _, id in rows}, rows[-1][0] if rows else last
+            if version == self._version:
+                return found
+            query = 'SELECT number, "user" FROM events WHERE number > ? ORDER BY number'
+            events = self.rows(query, (self._last_event,))
+            query = "SELECT number, what, id FROM changes WHERE number > ? ORDER BY number"
+            changes = self.rows(query, (self._last_change,))
+        self._version = version
+        self._last_event = events[-1][0] if events else self._last_event
+        self._last_change = changes[-1][0] if changes else self._last_change
+        found["user"].update(user for _, user in events)
+        for _, what, id in changes:
+            found[what].add(id)
+        return found
 
     def close(self) -> None:
         """Close the file."""

@@ -21,8 +21,7 @@ class Changes:
 
     def __init__(self, away: threading.Event, name: str) -> None:
         self._away, self._name = away, name
-        self._lock = threading.Lock()
-        self._ids: dict[str, set[str]] = {"user": set(), "item": set()}
+        self._lock, self._ids = threading.Lock(), _no_ids()
 
     def add(self, touched: Iterable[tuple[str, str]]) -> None:
         """Keep them until the next look."""
@@ -30,15 +29,19 @@ class Changes:
             for what, id in touched:
                 self._ids[what].add(id)
 
-    def take(self, what: str) -> set[str]:
+    def take(self) -> dict[str, set[str]]:
         """The ids that changed, once; StorageError while it cannot be known."""
-        if self._ids[what]:
+        if any(self._ids.values()):
             with self._lock:
-                found, self._ids[what] = self._ids[what], set()
+                found, self._ids = self._ids, _no_ids()
                 return found
         if self._away.is_set():
             raise StorageError(f"the store {self._name} does not answer.")
-        return set()
+        return _no_ids()
+
+
+def _no_ids() -> dict[str, set[str]]:
+    return {"user": set(), "item": set()}
 
 
 class Watcher:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,24 +20,11 @@ from truepair.recommender.lister import ListedUsers, known_users, stacked
 from truepair.recommender.lists import ListOptions, excluded_items
 from truepair.recommender.model import Model
 from truepair.serving.events.event import Kinds
-from truepair.serving.events.reading import StoredHistory
+from truepair.serving.events.reading import StoredHistory, StoreReader
 from truepair.serving.id_texts import IdTexts
 
 _KEPT = 100_000  # users whose vectors stay in memory
 _PLAIN = ListOptions()
-
-
-class Events(Protocol):
-    """Where histories read what users did: a store, or its events until some time."""
-
-    def changed_users(self) -> set[str]:
-        """Who did something since the last call."""
-
-    def of_users(self, users: Sequence[str]) -> dict[str, StoredHistory]:
-        """The histories of those of these users of whom something is known."""
-
-    def close(self) -> None:
-        """Read no more."""
 
 
 class KnownUser(NamedTuple):
@@ -53,7 +40,7 @@ class UserHistories:
 
     def __init__(self, model: Model, users: IdTexts, items: IdTexts, kinds: Kinds) -> None:
         self.model, self.users, self.items, self.kinds = model, users, items, kinds
-        self.reader: Events | None = None
+        self.reader: StoreReader | None = None
         self.fold_ins = 0
         """How many users were folded in."""
         self.store_failures = 0
@@ -61,17 +48,11 @@ class UserHistories:
         self._known: OrderedDict[str, KnownUser | None] = OrderedDict()
         self._lock = threading.Lock()
 
-    def refresh(self) -> None:
-        """Forget the vectors of users who did something since the last call."""
-        if self.reader is not None:
-            with self._lock:
-                try:
-                    changed = self.reader.changed_users()
-                except StorageError:
-                    self.store_failures += 1
-                    return
-                for user in changed:
-                    self._known.pop(user, None)
+    def forget(self, users: Iterable[str]) -> None:
+        """Drop the vectors of users who did something."""
+        with self._lock:
+            for user in users:
+                self._known.pop(user, None)
 
     def of(self, users: Sequence[str]) -> list[KnownUser | None]:
         """Users with events that the model does not know; None for all others."""
@@ -85,7 +66,7 @@ class UserHistories:
                     self._known.move_to_end(user)
             return list(map(self._known.get, users))
 
-    def _read(self, reader: Events, users: Sequence[str]) -> None:
+    def _read(self, reader: StoreReader, users: Sequence[str]) -> None:
         try:
             histories = reader.of_users(users)
         except StorageError:
@@ -93,11 +74,12 @@ class UserHistories:
             return
         for user in users:
             history = histories.get(user)
-            self._known[user] = None if history is None else self._with_events(user, history)
+            self._known[user] = None if history is None else self.with_events(user, history)
         while len(self._known) > _KEPT:
             self._known.popitem(last=False)
 
-    def _with_events(self, user: str, history: StoredHistory) -> KnownUser | None:
+    def with_events(self, user: str, history: StoredHistory) -> KnownUser | None:
+        """A user with this stored history; None if the model knows all of it."""
         code = None if history.is_forgotten else self.users.codes.get(user)
         before = self.history(code) if code is not None else {}
         after = dict(before)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +15,7 @@ from truepair.serving.id_texts import IdTexts
 
 
 class ItemFacts:
-    """The records of a model's items, kept in memory and up to date. Without a store that answers, the last
-    ones. Several threads may ask at once."""
+    """The records of a model's items, kept in memory. Several threads may ask at once."""
 
     def __init__(self, items: IdTexts) -> None:
         self.hidden: Codes = np.empty(0, np.int64)
@@ -44,25 +42,21 @@ class ItemFacts:
             self._reader = reader
             self._hide()
 
-    def refresh(self) -> None:
-        """Notice what changed since the last call."""
-        if self._reader is None:
-            return
+    def update(self, reader: StoreReader, changed: set[str]) -> None:
+        """Read the records of these items again; what fails is read at the next chance."""
         with self._lock:
-            try:
-                self._changed |= self._reader.changed_items()
-                if self._is_old:
-                    self._unlisted, self._is_old = self._reader.unlisted_items(), False
+            self._changed |= changed
+            if self._is_old:
+                self._unlisted, self._is_old = reader.unlisted_items(), False
+                self._hide()
+            if self._changed:
+                self._table = None
+                try:
+                    for item in sorted(self._changed):
+                        self._read(reader, item)
+                        self._changed.discard(item)
+                finally:
                     self._hide()
-                if not self._changed:
-                    return
-                for item in sorted(self._changed):
-                    self._read(self._reader, item)
-                    self._changed.discard(item)
-            except StorageError:
-                pass  # the rest is read at the next chance; `UserHistories` counts failures
-            self._table = None
-            self._hide()
 
     def _read(self, reader: StoreReader, item: str) -> None:
         if item not in self._items.codes:
@@ -81,7 +75,6 @@ class ItemFacts:
 
     def records(self) -> dict[str, ItemRecord]:
         """Item -> record, of the items that the model knows."""
-        self.refresh()
         with self._lock:
             return self._known()
 
@@ -95,21 +88,8 @@ class ItemFacts:
 
     def table(self) -> pa.Table | None:
         """The item table of the records, with ids of the model's type; None if there is none."""
-        self.refresh()
         with self._lock:
             if self._table is None and (records := self._known()):
                 table = item_table(records.values())
                 self._table = table.set_column(0, "item", self._items.typed(table["item"].to_pylist()))
             return self._table
-
-    def in_categories(self, categories: Iterable[str]) -> list[str]:
-        """The items that have all of these categories."""
-        wanted = set(categories)
-        return [item for item, record in self.records().items() if wanted <= set(record.categories)]
-
-    def close(self) -> None:
-        """Use the store no more."""
-        with self._lock:
-            reader, self._reader = self._reader, None
-        if reader is not None:
-            reader.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from truepair.data.ids import Codes, IdMap
 from truepair.data.tables.id_table import IdTable
-from truepair.errors import InputError
+from truepair.errors import InputError, StorageError
 from truepair.evaluation.metrics import Mask
 from truepair.evaluation.task import check_cold
 from truepair.models.factor_matrices import dot_rows
@@ -24,6 +24,7 @@ from truepair.recommender.caller import codes_of
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.lister import ListedUsers, Lister
 from truepair.serving.events.event import Kinds
+from truepair.serving.events.reading import StoreReader
 from truepair.serving.id_texts import IdTexts
 from truepair.serving.limits import Limits
 from truepair.serving.lists.histories import UserHistories
@@ -108,14 +109,45 @@ class ServedModel:
         self.indexing = (index or IndexChoice()).applied(self.exact.by_scores, model)
         """The items, with an index or without, and a sentence about it."""
         self.lister = dataclasses.replace(self.exact, by_scores=self.indexing.items)
-        self._slow = threading.Lock()  # one large request at a time
+        self._slow, self._noticing = threading.Lock(), threading.Lock()  # one large request at a time
+        self.reader: StoreReader | None = None
         self._warm_up()
+
+    def attach(self, reader: StoreReader, former: ServedModel | None = None) -> None:
+        """Count what this store says; while it does not answer, what the model before knew of items."""
+        self.facts.attach(reader, None if former is None else former.facts)
+        self.reader = self.histories.reader = reader
+
+    def refresh(self) -> None:
+        """Notice what changed in the store since the last call. If it does not answer, lists go on."""
+        if self.reader is None:
+            return
+        with self._noticing:
+            try:
+                changed = self.reader.changed()
+                self.histories.forget(changed["user"])
+                self.facts.update(self.reader, changed["item"])
+            except StorageError:
+                self.histories.store_failures += 1
 
     def close(self) -> None:
         """Read the store no more."""
-        self.facts.close()
-        if self.histories.reader is not None:
-            self.histories.reader.close()
+        if self.reader is not None:
+            self.reader.close()
+
+    def table(self) -> pa.Table | None:
+        """The table of the items: that of the start, or else that of the store's records, if it has any."""
+        if self.item_table is not None:
+            return self.item_table
+        self.refresh()
+        return self.facts.table()
+
+    def in_categories(self, categories: Iterable[str]) -> set[str]:
+        """The items that have all of these categories, without hidden ones."""
+        self.refresh()
+        wanted, hidden = set(categories), {self.items.names[code] for code in self.facts.hidden.tolist()}
+        records = self.facts.records()
+        return {item for item, one in records.items() if wanted <= set(one.categories)} - hidden
 
     def _warm_up(self) -> None:
         """Ask for a list of each sort: the first one ever compiles for some seconds."""
@@ -128,8 +160,7 @@ class ServedModel:
 
     def plain_lists(self, asked: Sequence[ListRequest]) -> list[PlainList]:
         """The lists of several requests, each the same as alone, from one product."""
-        self.histories.refresh()
-        self.facts.refresh()
+        self.refresh()
         users, lengths = zip(*asked, strict=True)
         known = self.histories.of(users)
         block = self.histories.listed(known, self.users.find(users), pa.nulls(len(users)))
@@ -151,8 +182,7 @@ class ServedModel:
         texts = list(dict.fromkeys(self.users.texts(users)))
         with self._slow:
             given, ids, codes = self._options(options), self.users.typed(texts), self.users.find(texts)
-            self.histories.refresh()
-            self.facts.refresh()
+            self.refresh()
             found = self.histories.of(texts)
             known = (codes >= 0) | np.fromiter(map(bool, found), bool, len(found))
             if given.unknown == "error" and not known.all():
@@ -164,7 +194,7 @@ class ServedModel:
         """The list of a user with this history, folded in; without a known liked item, popular ones."""
         if options.pop("unknown", "drop") == "error":
             self._known_items([*liked, *disliked])
-        self.facts.refresh()
+        self.refresh()
         history: dict[int, float] = {}
         for items, weight in ((liked, 1.0), (disliked, -1.0)):
             codes = self.items.find(self.items.texts(items))
@@ -194,7 +224,7 @@ class ServedModel:
                 given[name] = self._typed_items(given[name])
         given["quota"] = given.get("quota") or None
         if "where" in given or given["quota"]:
-            given["items"] = self.item_table if self.item_table is not None else self.facts.table()
+            given["items"] = self.table()
             if given["items"] is None:
                 raise InputError(
                     "where and quota need a table of the items; start the service with --items TABLE, or "
@@ -214,7 +244,7 @@ class ServedModel:
     def similar(self, item: object, k: int) -> pa.Table:
         """The table of `Recommender.similar_items` for one item."""
         [text] = self._known_items([item])
-        self.facts.refresh()
+        self.refresh()
         hidden = self.facts.hidden
         found = self.neighbours.items(self.items.typed([text]), k + len(hidden))
         if not len(hidden):
@@ -228,8 +258,7 @@ class ServedModel:
         users = self.users.texts([pair["user"] for pair in pairs])
         items = self._known_items([pair["item"] for pair in pairs])
         with self._slow:
-            self.histories.refresh()
-            self.facts.refresh()
+            self.refresh()
             found, places = self.histories.of(users), self.users.find(users)
             for user, one, place in zip(users, found, places, strict=True):
                 if one is None and place < 0:

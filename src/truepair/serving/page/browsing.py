@@ -144,8 +144,7 @@ class Browsing:
 
     def catalogue(self, served: ServedModel) -> Catalogue:
         """That of a model, with the titles of this moment; freed with the model."""
-        first = self.service.served
-        table = first.item_table if first.item_table is not None else first.facts.table()
+        table = self.service.served.table()
         found = self._catalogues.get(served)
         if found is None:
             found = self._catalogues.setdefault(served, Catalogue(served, table))

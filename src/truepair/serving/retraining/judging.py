@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from truepair.serving.events.reading import StoredHistory
 from truepair.serving.id_texts import IdTexts
 from truepair.serving.limits import Limits
 from truepair.serving.lists.histories import UserHistories
-from truepair.serving.retraining.training_data import Row, TrainingData, rows_by_user
+from truepair.serving.retraining.training_data import TrainingData, rows_by_user
 
 MOST_USERS = 5000
 """Users who are judged; of more, this many are sampled. To fold one in takes milliseconds."""
@@ -40,25 +39,6 @@ class Judgement(NamedTuple):
         return self.comparison.verdict == "worse"
 
 
-class _Past:
-    """The events until some time, by user: what the service knew."""
-
-    def __init__(self, rows: dict[str, list[Row]], forgotten: Collection[str]) -> None:
-        self._rows, self._forgotten = rows, forgotten
-
-    def changed_users(self) -> set[str]:
-        """Nothing comes any more."""
-        return set()
-
-    def of_users(self, users: Sequence[str]) -> dict[str, StoredHistory]:
-        """What was known about these users."""
-        known = (user for user in users if user in self._rows or user in self._forgotten)
-        return {user: StoredHistory(self._rows.get(user, []), user in self._forgotten) for user in known}
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-
 def judged(
     candidate: Recommender, running: Recommender, data: TrainingData, kinds: Kinds, metric: str
 ) -> Judgement:
@@ -68,7 +48,9 @@ def judged(
     not learnt from. What a user knew by then is left out of the lists of both.
     """
     target, before = _in_common_codes(data, candidate, running)
-    past = _Past(rows_by_user(data.past), data.forgotten)
+    rows, forgotten = rows_by_user(data.past), data.forgotten
+    users = map(str, target.user_ids.outside(np.flatnonzero(target.user_counts)).to_pylist())
+    past = {user: StoredHistory(rows.get(user, []), user in forgotten) for user in users}
     new, old = (
         _judged_as_served(one.model_, target, before, metric, past, kinds) for one in (candidate, running)
     )
@@ -117,15 +99,18 @@ def _recoded(pairs: Interactions, users: IdMap, items: IdMap) -> Interactions:
 
 
 def _judged_as_served(
-    model: Model, target: Interactions, before: Interactions, metric: str, past: _Past, kinds: Kinds
+    model: Model,
+    target: Interactions,
+    before: Interactions,
+    metric: str,
+    past: dict[str, StoredHistory],
+    kinds: Kinds,
 ) -> Evaluation:
-    """The lists of the judged users, folded in as the service does it."""
+    """The lists of the judged users, folded in with what the service knew about each, as it does it."""
     length, seen = Limits().id_length, model.seen
     users, items = IdTexts.of(seen.user_ids, "user", length), IdTexts.of(seen.item_ids, "item", length)
     histories = UserHistories(model, users, items, kinds)
-    histories.reader = past
-    ids = target.user_ids.outside(np.flatnonzero(target.user_counts))
-    texts = [str(one) for one in ids.to_pylist()]
-    options = ListOptions(exclude_seen=False)
-    block = histories.listed(histories.of(texts), users.find(texts), ids, options)
+    found = [histories.with_events(user, history) for user, history in past.items()]
+    texts, options = list(past), ListOptions(exclude_seen=False)
+    block = histories.listed(found, users.find(texts), users.typed(texts), options)
     return judge_lists(model, block, target, before, metric)

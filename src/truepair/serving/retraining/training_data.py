@@ -170,7 +170,7 @@ def _by_time(events: pa.Table) -> pa.Table:
 
 
 def rows_by_user(events: pa.Table) -> dict[str, list[Row]]:
-    """The events (item, kind, weight) of each user, oldest first, as `EventReader.of_user` gives them."""
+    """The events (item, kind, weight) of each user, oldest first, as a store gives them."""
     events, found = _by_time(events), dict[str, list[Row]]()
     columns = (events[name].to_pylist() for name in ("user", "item", "kind", "weight"))
     for user, item, kind, weight in zip(*columns, strict=True):

@@ -94,11 +94,9 @@ class Service:
         """A model made ready to be served, which takes seconds, or minutes with an index."""
         index = self.index if with_index else IndexChoice(EXACT)
         made = ServedModel(recommender, self.limits, self.kinds, self.items, index)
-        histories, facts = self.store.reader(), self.store.reader()  # each hears of every change once
-        for reader in (histories, facts):
-            weakref.finalize(made, reader.close).atexit = False
-        made.histories.reader = histories
-        made.facts.attach(facts, None if former is None else former.facts)
+        reader = self.store.reader()
+        weakref.finalize(made, reader.close).atexit = False
+        made.attach(reader, former)
         return made
 
     def swap(self, recommender: Recommender, version: int) -> None:

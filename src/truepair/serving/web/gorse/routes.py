@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
@@ -138,7 +138,7 @@ class Gorse:
             names = (found.served.items.names[code] for code in found.items.tolist())
             scored = zip(names, found.scores.tolist(), strict=True)
             return [pair for pair in scored if pair[0] not in seen][:end]
-        items = await in_thread(self._listed_in, served, categories)
+        items = await in_thread(served.in_categories, categories)
         options = {"only_items": sorted(items - seen)}
         return await in_thread(self._listed, end, served.recommend, [user], **options)
 
@@ -147,11 +147,6 @@ class Gorse:
             return {found.item for found in self.service.reader.feedback(user, until=fields.now())}
         except StorageError:  # reads go on without the store
             return set()
-
-    @staticmethod
-    def _listed_in(served: ServedModel, categories: Iterable[str]) -> set[str]:
-        hidden = {served.items.names[code] for code in served.facts.hidden.tolist()}
-        return set(served.facts.in_categories(categories)) - hidden
 
     @staticmethod
     def _listed(end: int, ask: Callable[..., pa.Table], *history: Any, **options: Any) -> Scored:
@@ -176,7 +171,7 @@ class Gorse:
         seen = {event.item for event in found}
         options: Json = {"exclude_items": sorted(seen & set(served.items.codes))}
         if category:
-            options = {"only_items": sorted(self._listed_in(served, [category]) - seen)}
+            options = {"only_items": sorted(served.in_categories([category]) - seen)}
         return _scores((self._listed(end, served.session, liked, disliked, **options))[offset:end])
 
     def popular(self, category: str = "", n: N = 10, offset: Offset = 0) -> Response:
@@ -193,7 +188,7 @@ class Gorse:
             return json_response([])
         scored = _pairs(table, "similar")
         if category:
-            kept = self._listed_in(served, [category])
+            kept = served.in_categories([category])
             scored = [pair for pair in scored if pair[0] in kept]
         return _scores(scored[offset:end])
 
