@@ -1,4 +1,4 @@
-"""BPR and DPL side by side in a world whose truth is known. Run it with `make demo`; it takes seconds.
+"""BPR and DPL side by side in a world whose truth is known. Run it with `python examples/quickstart.py`.
 
 People in this world like more than they were seen to like: a share τ of the unlabelled pairs is positive.
 Both losses get the same model, the same draws and the same effort; validation picks the epoch; then each is

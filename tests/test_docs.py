@@ -6,14 +6,17 @@ The commands of the README run too, links lead somewhere, and the API reference 
 import importlib.util
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+import truepair
 from truepair.cli.main import app
 from truepair.data.simulation import simulate_world
 from truepair.losses import LOSSES
+from truepair.recommender.holdout import opened
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -26,6 +29,8 @@ EXTRAS = {
     "sql.md": ["adbc_driver_sqlite", "duckdb"],
 }
 """Page -> packages of extras that its examples need."""
+SAVING = ("README.md", "guide.md", "recipes.md")
+"""Pages that fit on a split, and then save a model."""
 
 
 def blocks(page):
@@ -48,6 +53,8 @@ def test_examples_run(page, tmp_path, monkeypatch, capsys):
         LOSSES.clear()
         LOSSES.update(known)
     assert capsys.readouterr().out or "assert" in "".join(blocks(page))
+    if page.name in SAVING:  # the model to use has learnt from everything, the test part included
+        assert truepair.load("model.truepair").model_.data == opened(names["clicks"]).hash
 
 
 def test_the_quickstart_runs(capsys):
@@ -108,3 +115,22 @@ def test_the_api_reference_is_what_the_docstrings_say():
     specification.loader.exec_module(api_reference)
     page = (ROOT / "docs" / "api.md").read_text()
     assert page == api_reference.api_page(), "run `python tools/api_reference.py`"
+
+
+def test_every_extra_is_on_the_page_of_installation():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "docs" / "install.md").read_text(), flags=re.MULTILINE)
+    assert set(extras) <= set(re.findall(r"`(\w+)`", " ".join(rows)))
+
+
+def test_every_split_of_the_reference_is_public():
+    section = (ROOT / "docs" / "reference.md").read_text().split("## Splits")[1].split("\n## ")[0]
+    names = re.findall(r"^\| `(\w+)\(", section, flags=re.MULTILINE)
+    assert "k_folds" in names
+    assert set(names) <= set(truepair.__all__)
+
+
+def test_the_quickstart_says_how_it_is_run():
+    path = "examples/quickstart.py"
+    assert f"`python {path}`" in (ROOT / path).read_text()
+    assert path not in (ROOT / "Makefile").read_text()  # `make demo` is another program

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from truepair.data.simulation import simulate_world as simulate_world
     from truepair.data.sources.sql_writing import write_table as write_table
     from truepair.data.split import Split as Split
+    from truepair.data.split_recipes import k_folds as k_folds
     from truepair.data.split_recipes import split_given as split_given
     from truepair.data.split_recipes import split_leave_last_out as split_leave_last_out
     from truepair.data.split_recipes import split_random as split_random
@@ -104,7 +105,7 @@ _MODULES = {  # module -> its public names
     "data.simulation": "simulate_world",
     "data.drift": "simulate_drift",
     "data.split": "Split",
-    "data.split_recipes": "split_random split_random_per_user split_leave_last_out split_temporal "
+    "data.split_recipes": "k_folds split_random split_random_per_user split_leave_last_out split_temporal "
     "split_given",
     "sampling": "Uniform Popularity DNS BNS Full",
     "losses": "BPR BCE CCL InfoNCE SL BSL PSL DCL HCL DPL DPLHard DPLHalf register_loss",

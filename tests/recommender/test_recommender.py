@@ -1084,3 +1084,44 @@ def test_a_model_is_not_evaluated_on_pairs_that_it_has_learnt_from(world):
         for on in ("test", "valid"):
             with pytest.raises(InputError, match=rf"\d+ pairs of the {on} part were in the data"):
                 call(split, on)
+
+
+# --- vectors for other programs -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parameters", [{}, {"popularity": 0.4}, {"encoder": "lightgcn"}])
+def test_products_of_vectors_are_scores(parameters):
+    clicks = simulate_world(40, 30, density=0.1, seed=2).observed.to_table()
+    fitted = Recommender(dim=8, epochs=2, auto=False, **parameters).fit(clicks)
+    users, items = fitted.vectors("users"), fitted.vectors()
+    lengths = {table.column("vector").type.list_size for table in (users, items)}
+    assert lengths == {8 + ("popularity" in parameters)}
+    assert set(items["item"].to_pylist()) == set(clicks["item"].to_pylist())
+    assert set(users["user"].to_pylist()) == set(clicks["user"].to_pylist())
+    pairs = {"user": users["user"].to_pylist()[:9], "item": items["item"].to_pylist()[:9]}
+    vectors = (np.stack(table["vector"].to_pylist())[:9] for table in (users, items))
+    scores = fitted.score(pairs)["score"].to_numpy()
+    np.testing.assert_allclose(np.einsum("nd, nd -> n", *vectors), scores, rtol=1e-5, atol=1e-6)
+
+
+def test_vectors_are_of_trained_users_and_listed_items_in_the_callers_table_type():
+    clicks = pd.DataFrame({"user": ["ann", "ann", "bob", "bob"], "item": ["tea", "milk", "tea", "jam"]})
+    fitted = Recommender(dim=4, epochs=2).fit(clicks)
+    assert fitted.vectors("users").user.tolist() == ["ann", "bob"]
+    with_unknown = split_given(
+        read_interactions(clicks), read_interactions({"user": ["cat", "ann"], "item": ["tea", "roll"]})
+    )
+    fitted = Recommender(dim=4, epochs=2).fit(with_unknown)
+    assert fitted.vectors("users")["user"].to_pylist() == ["ann", "bob"]
+    assert fitted.vectors()["item"].to_pylist() == ["jam", "milk", "tea"]
+
+
+@pytest.mark.parametrize("parameters", [{"encoder": "ease"}, {"encoder": "popular"}, {"blend": "ease"}])
+def test_models_without_short_vectors_say_so(parameters):
+    clicks = {"user": ["ann", "ann", "bob", "bob"], "item": ["tea", "milk", "tea", "jam"]}
+    trained = {} if "encoder" in parameters else {"dim": 4, "epochs": 2}
+    fitted = Recommender(**parameters, **trained).fit(clicks)
+    with pytest.raises(InputError, match="blend='none'"):
+        fitted.vectors()
+    with pytest.raises(InputError, match="of = 'user'"):
+        fitted.vectors("user")

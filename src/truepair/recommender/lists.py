@@ -258,6 +258,23 @@ def _similar(
     )
 
 
+def vectors(model: Model, of: str) -> pa.Table:
+    """A table of id and vector, whose products are the scores: listed items, or trained users."""
+    scorer, is_item = model.scorer, check_choice("of", of, ["items", "users"]) == "items"
+    if scorer.weights is not None or scorer.is_popularity:
+        raise InputError(
+            "this model has no vectors whose products are its scores: it is a closed form, or a blend with "
+            "one. Fit a trained encoder with blend='none'."
+        )
+    codes = np.flatnonzero(model.listed if is_item else model.trained)
+    rows = take_rows(scorer.columns if is_item else scorer.rows(), codes)
+    assert isinstance(rows, Tensor)
+    ids = model.seen.item_ids if is_item else model.seen.user_ids
+    numbers = pa.array(rows.cpu().numpy().ravel())
+    vector = pa.FixedSizeListArray.from_arrays(numbers, rows.shape[1])
+    return pa.table({"item" if is_item else "user": ids.outside(codes), "vector": vector})
+
+
 def score_pairs(model: Model, pairs: Source) -> pa.Table:
     """A table of user, item, score, in the order of the pairs."""
     raw = memory_source(pairs.to_table() if isinstance(pairs, Interactions) else pairs)

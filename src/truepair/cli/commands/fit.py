@@ -33,8 +33,8 @@ class FitOptions:
     user_features: str | None = option("A file or URL#table for --encoder hybrid.", metavar="TABLE")
     checkpoint: Path | None = option("The checkpoint file. [default: <output>.checkpoint]")
     budget: str | None = option(
-        "The time for automatic settings and training: 90s, 2min, 1h30min. [default: at most four times as "
-        "much as 40 epochs, as counted in advance]",
+        "The time for automatic settings and training: 90s, 2min, 1h30min. [default: the search may do 2.5 "
+        "times the work of a full training, as counted in advance]",
         metavar="TIME",
     )
     no_optimizer: WithoutOptimizer = False
