@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -233,8 +233,7 @@ def _counts(one: FrozenTrial) -> bool:
 
 def _trial(one: FrozenTrial) -> Trial:
     asked = {"number": one.number, "parameters": one.user_attrs.get("parameters", {})}
-    found = read_record(Trial, {**asked, **one.user_attrs["outcome"]})
-    return replace(found, history=tuple((epoch, score) for epoch, score in found.history))
+    return read_record(Trial, {**asked, **one.user_attrs["outcome"]})
 
 
 def _suggested(trial: optuna.Trial, name: str, domain: Domain) -> Value:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from contextlib import suppress
 from types import UnionType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from truepair.errors import InputError
 
@@ -52,33 +53,42 @@ def _parts(value: object) -> list[object]:
 def read_record(kind: type[_Record], value: object) -> _Record:
     """The dataclass with these fields, from JSON; a ValueError if one is missing, unknown or wrong."""
     fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(kind)  # type: ignore[arg-type]
-    types, needed = get_type_hints(kind), {f.name for f in fields if not _has_default(f)}
+    hints, needed = get_type_hints(kind), {f.name for f in fields if not _has_default(f)}
+    types = {field.name: hints[field.name] for field in fields}
     if not isinstance(value, dict) or not needed <= value.keys() <= types.keys():
         raise ValueError(f"{value!r:.80} does not have the fields {', '.join(types)}")
-    for name, each in value.items():
-        if not _fits(each, types[name]):
-            raise ValueError(f"{name} = {each!r:.60} is not allowed")
-    return kind(**value)
+    return kind(**{name: _read(name, each, types[name]) for name, each in value.items()})
 
 
 def _has_default(field: dataclasses.Field[Any]) -> bool:
     return field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
 
 
-def _fits(value: object, kind: Any) -> bool:
-    """Whether a JSON value is of the type of a field; tuples are lists in JSON."""
+def _read(name: str, value: object, kind: Any) -> Any:
+    """A JSON value as the type of a field; tuples are lists in JSON."""
     origin, parts = get_origin(kind), get_args(kind)
-    if kind is float:
-        return is_number(value)
+    if dataclasses.is_dataclass(kind):
+        return read_record(cast(type[object], kind), value)
+    if origin is UnionType:
+        for part in parts:
+            with suppress(ValueError):
+                return _read(name, value, part)
+    elif origin is dict and isinstance(value, dict):
+        return {key: _read(name, each, parts[1]) for key, each in value.items()}
+    elif origin is tuple and isinstance(value, list):
+        kinds = parts[:1] * len(value) if parts[-1] is ... else parts
+        if len(value) == len(kinds):
+            return tuple(_read(name, each, part) for each, part in zip(value, kinds, strict=True))
+    elif kind is float and is_number(value):
+        return float(cast(float, value))
+    elif _fits(value, kind, origin, parts):
+        return value
+    raise ValueError(f"{name} = {value!r:.60} is not allowed")
+
+
+def _fits(value: object, kind: Any, origin: Any, parts: tuple[Any, ...]) -> bool:
     if kind is int:
         return type(value) is int and value >= 0  # all whole fields are counts
     if origin is Literal:
         return isinstance(value, str) and value in parts
-    if origin is UnionType:
-        return any(_fits(value, part) for part in parts)
-    if origin is tuple:
-        if not isinstance(value, list):
-            return False
-        kinds = parts[:1] * len(value) if parts[-1] is ... else parts
-        return len(value) == len(kinds) and all(map(_fits, value, kinds))
-    return isinstance(value, origin or kind)
+    return kind is Any or (kind is not float and isinstance(value, origin or kind))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Literal
 
-from truepair.data.interactions import EXTRA, TIME_KINDS, Step
+from truepair.data.interactions import EXTRA, Step
 from truepair.data.log import Policy
 from truepair.data.prepared.array_files import ArrayFile
 from truepair.data.prepared.id_files import ARROW_TYPES
@@ -15,7 +16,7 @@ from truepair.data.rows.pairs import DUPLICATES
 from truepair.data.rows.weighting import check_policy
 from truepair.errors import InputError, StorageError, check_choice, check_number
 from truepair.storage.atomic import atomic_write
-from truepair.storage.plain_values import every_value
+from truepair.storage.plain_values import every_value, read_record
 from truepair.storage.types import Json
 
 KIND = "truepair prepared interactions"
@@ -48,7 +49,7 @@ class Manifest:
     parts: dict[str, Part] = field(default_factory=dict)
     arrays: dict[str, ArrayFile] = field(default_factory=dict)
     """Path without .npy -> the file."""
-    time_kind: str = "clock"
+    time_kind: Literal["clock", "order"] = "clock"
     recipe: str | None = None
     """Of the split."""
     history: tuple[Step, ...] = ()
@@ -106,22 +107,10 @@ def read_manifest(folder: Path) -> Manifest:
 def _from_json(content: Json) -> Manifest:
     if content["version"] not in range(1, VERSION + 1):
         raise ValueError(f"version {content['version']!r:.20} never existed")
-    arrays = {name: _array(name, **described) for name, described in content["arrays"].items()}
-    events = content.get("events")
-    return Manifest(
-        _count(content["users"]),
-        _count(content["items"]),
-        content["user_ids"],
-        content["item_ids"],
-        {name: Part(_count(one["pairs"]), one["hash"]) for name, one in content["parts"].items()},
-        arrays,
-        content["time_kind"],
-        content["recipe"],
-        tuple(_step(**step) for step in content["history"]),
-        dict(content["about"]),
-        Policy(**content.get("policy", {})),
-        None if events is None else _count(events),
-    )
+    arrays = {name: {**described, "file": f"{name}.npy"} for name, described in content["arrays"].items()}
+    types = {f"{role}_type": content[f"{role}_ids"] for role in ("user", "item")}
+    known = {field.name: content[field.name] for field in fields(Manifest) if field.name in content}
+    return read_record(Manifest, {**known, **types, "arrays": arrays})
 
 
 def _check(made: Manifest) -> None:
@@ -132,16 +121,11 @@ def _check(made: Manifest) -> None:
     for kind in (made.user_type, made.item_type):
         if kind not in ARROW_TYPES:
             raise ValueError(f"ids of type {kind!r:.20}")
-    if made.time_kind not in TIME_KINDS:
-        raise ValueError(f"time_kind {made.time_kind!r:.20}")
     policy = made.policy
     check_choice("duplicates", policy.duplicates, DUPLICATES)
     if policy.now is not None:
         check_number("now", policy.now)
     check_policy(policy)
-    for step in made.history:
-        if not isinstance(step.what, str):
-            raise ValueError(f"a step {step.what!r:.40}")
     expected = expected_arrays(made)
     for name, allowed in expected.items():
         one = made.arrays.get(name)
@@ -200,20 +184,6 @@ def _id_arrays(name: str, n: int, kind: str) -> dict[str, Expected]:
         return {f"{name}/values": Expected(("<i8" if kind == "int64" else "<u8",), (n,))}
     starts = Expected(("<i8",), (n + 1,))
     return {f"{name}/values": Expected(("|u1",), (None,)), f"{name}/starts": starts}
-
-
-def _array(name: str, dtype: str, shape: list[int], bytes: int, digest: str | None) -> ArrayFile:
-    return ArrayFile(f"{name}.npy", str(dtype), tuple(map(_count, shape)), _count(bytes), digest)
-
-
-def _step(what: str, rows: int, users: int, items: int, note: bool) -> Step:
-    return Step(what, _count(rows), _count(users), _count(items), note=bool(note))
-
-
-def _count(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
-        raise ValueError(f"{value!r:.40} is no count")
-    return value
 
 
 def _digest(content: Json) -> str:

@@ -1,7 +1,7 @@
 """Columns of a feature table as numbers: categories, tags, numbers, given vectors.
 
 A column learns its statistics (which values exist, mean, scale) from the rows of the training, and encodes
-any rows with them. `as_json` and `from_json` are for model files; everything read is checked.
+any rows with them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import scipy.sparse as sp
 from truepair.data.ids import is_text, to_arrow
 from truepair.data.log import Mask
 from truepair.errors import InputError, check_number
-from truepair.storage.plain_values import is_number
 from truepair.storage.types import Json
 
 MIN_COUNT = 2  # rows of the training that must have a value for it to become a feature
@@ -59,6 +58,10 @@ class Category(_Column):
     kind: ClassVar[str] = "category"
     values: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        if list(self.values) != sorted(set(self.values)):
+            raise InputError(f"the values of the feature column {self.name!r} are not sorted.")
+
     @property
     def features(self) -> list[str]:
         """A name for each feature."""
@@ -80,16 +83,6 @@ class Category(_Column):
         values = np.repeat(1 / np.sqrt(np.maximum(counts, 1)), counts)
         return sp.csr_array((values, columns, starts), shape=(len(rows), len(self.values)))
 
-    @classmethod
-    def from_json(cls, stored: Json) -> Self:
-        """From `as_json`; raise if it is not that."""
-        name, values = stored["name"], stored["values"]
-        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-            raise InputError(f"the values of the feature column {name!r} are not texts.")
-        if values != sorted(set(values)):
-            raise InputError(f"the values of the feature column {name!r} are not sorted.")
-        return cls(name, tuple(values))
-
 
 @dataclass(frozen=True)
 class Tags(Category):
@@ -109,6 +102,9 @@ class Vector(_Column):
     mean: tuple[float, ...]
     scale: float
     missing: bool
+
+    def __post_init__(self) -> None:
+        check_number(f"the scale of the feature column {self.name!r}", self.scale, 0, open_low=True)
 
     @property
     def features(self) -> list[str]:
@@ -143,15 +139,6 @@ class Vector(_Column):
         found[~present] = 0.0
         parts = [found, (~present)[:, None].astype(np.float64)] if self.missing else [found]
         return sp.csr_array(np.hstack(parts))
-
-    @classmethod
-    def from_json(cls, stored: Json) -> Self:
-        """From `as_json`; raise if it is not that."""
-        name, mean, missing = stored["name"], stored["mean"], stored["missing"]
-        if not isinstance(mean, list) or not all(map(is_number, mean)) or not isinstance(missing, bool):
-            raise InputError(f"the mean of the feature column {name!r} is not a list of numbers.")
-        scale = check_number(f"the scale of the feature column {name!r}", stored["scale"], 0, open_low=True)
-        return cls(name, tuple(map(float, mean)), scale, missing)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from truepair.data.log import Mask
 from truepair.data.tables.feature_columns import KINDS, FeatureColumn, Place, kind_of, plain_column
 from truepair.data.tables.id_table import IdTable
 from truepair.errors import InputError
+from truepair.storage.plain_values import read_record
 from truepair.storage.types import Json, Table
 
 
@@ -88,13 +89,15 @@ class FeatureEncoding:
     @staticmethod
     def from_json(stored: object) -> FeatureEncoding:
         """From `as_json`; raise if it is not that."""
-        if not isinstance(stored, list) or not all(isinstance(column, dict) for column in stored):
-            raise InputError("the feature columns are not a list of objects.")
+        if not isinstance(stored, list):
+            raise InputError("the feature columns are not a list.")
         found = []
         for column in stored:
-            if column.get("kind") not in KINDS or not isinstance(column.get("name"), str):
-                raise InputError(f"{column!r:.60} is no feature column.")
-            found.append(KINDS[column["kind"]].from_json(column))
+            try:
+                fields = dict(column)
+                found.append(read_record(KINDS[fields.pop("kind")], fields))
+            except (KeyError, TypeError, ValueError) as error:
+                raise InputError(f"{column!r:.60} is no feature column: {error}") from error
         return FeatureEncoding(tuple(found))
 
 
