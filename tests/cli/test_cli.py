@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 import truepair
 from truepair.cli.main import app
-from truepair.data.datasets.loading import DATASETS
+from truepair.data.datasets.registry import DATASETS
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from truepair.data.datasets.archives import Member, extract
+from truepair.data.datasets.download import Member, extract
 from truepair.errors import DownloadError
 
 DATA = b"1\t2\t3\n" * 1000

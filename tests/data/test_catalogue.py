@@ -9,21 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from truepair.data.datasets import loading, parsers
-from truepair.data.datasets.dataset import Addresses, Archive, Wheel
+from truepair.data.datasets import parsers
+from truepair.data.datasets.dataset import Addresses, Archive, Dataset, Wheel
 from truepair.data.datasets.download import sha256_of
-from truepair.data.datasets.loading import (
-    DATASETS,
-    Dataset,
-    Truth,
-    fetch,
-    find_dataset,
-    load,
-    load_split,
-    load_titles,
-    load_truth,
-    locate,
-)
+from truepair.data.datasets.loading import fetch, load, load_split, load_titles, load_truth, locate
+from truepair.data.datasets.parsers import Truth
+from truepair.data.datasets.registry import DATASETS, find_dataset
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
 
@@ -37,7 +28,7 @@ def no_other_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TRUEPAIR_DATA", raising=False)
     monkeypatch.setenv("TRUEPAIR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(
-        "truepair.data.datasets.fetching._get", lambda *a: pytest.fail("looked at the network")
+        "truepair.data.datasets.loading._get", lambda *a: pytest.fail("looked at the network")
     )
 
 
@@ -108,9 +99,9 @@ def test_unknown_names() -> None:
 @pytest.mark.parametrize(
     ("call", "has", "what"),
     [
-        (load_split, "has_split", "published split"),
-        (load_titles, "has_titles", "titles"),
-        (load_truth, "has_truth", "complete labels"),
+        (load_split, "read_split", "published split"),
+        (load_titles, "read_titles", "titles"),
+        (load_truth, "read_truth", "complete labels"),
     ],
 )
 def test_what_a_dataset_has_not(call: Any, has: str, what: str) -> None:
@@ -314,7 +305,7 @@ def test_real_splits(real_data: Path, name: str, train: int, test: int, notes: l
 
 
 def test_real_titles(real_data: Path) -> None:
-    titles = {name: load_titles(name, real_data) for name in NAMES if DATASETS[name].has_titles}
+    titles = {name: load_titles(name, real_data) for name in NAMES if DATASETS[name].read_titles}
     sizes = {name: len(found) for name, found in titles.items()}
     assert sizes == {"ml-100k": 1_682, "ml-100k-paper-split": 1_682, "ml-1m": 3_883}
     assert titles["ml-100k"][1] == titles["ml-1m"][1] == "Toy Story (1995)"
@@ -357,7 +348,3 @@ def test_real_truth(real_data: Path) -> None:
     higher = load_truth("jester5k", real_data, threshold=5.0)
     assert (higher.labels == (matrix[complete] > 5)).all()
     assert isinstance(higher, Truth)
-
-
-def test_public_names_exist() -> None:
-    assert all(hasattr(loading, name) for name in loading.__all__)

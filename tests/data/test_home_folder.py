@@ -3,7 +3,7 @@
 import pytest
 
 from truepair.cli.main import main
-from truepair.data.datasets.fetching import cache_dir, locate
+from truepair.data.datasets.loading import cache_dir, locate
 from truepair.data.reading import read_interactions
 from truepair.errors import InputError
 

@@ -1,7 +1,8 @@
 """Datasets by name whose parts were published: all pairs, and titles that lie beside them."""
 
 from truepair.data.datasets import loading
-from truepair.data.datasets.loading import DATASETS, load_titles
+from truepair.data.datasets.loading import load_titles
+from truepair.data.datasets.registry import DATASETS
 
 
 def test_a_dataset_of_published_parts_is_read_with_all_of_them(tmp_path):

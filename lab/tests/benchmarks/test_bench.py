@@ -405,7 +405,7 @@ def test_nothing_that_can_be_measured_is_an_error(invented, tmp_path):
 
 def test_a_dataset_that_is_absent_is_told_with_the_remedy(tmp_path, monkeypatch):
     monkeypatch.setenv("TRUEPAIR_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("truepair.data.datasets.fetching._get", _no_network)
+    monkeypatch.setattr("truepair.data.datasets.loading._get", _no_network)
     result = run("evaluation", "-q", "--data-dir", tmp_path, "-o", tmp_path / "r.json")
     assert result.exit_code == 1
     assert "ml-1m" in result.stderr

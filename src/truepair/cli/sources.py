@@ -100,7 +100,7 @@ class Reading:
     def test_of(self, source: str) -> str | None:
         """ "given" where the source comes with a test part that no option changes."""
         dataset, filters = find_source(source), (self.min_rating, self.core, self.max_disliked_rating)
-        whole = dataset is not None and dataset.has_split and filters == (None, None, None)
+        whole = dataset is not None and dataset.read_split is not None and filters == (None, None, None)
         return "given" if whole or self.prepared_split(source) is not None else None
 
     def prepared_split(self, source: str) -> tp.Split | None:
@@ -171,7 +171,7 @@ def described(data: tp.Interactions | tp.Split) -> str:
 
 def find_source(source: str) -> Dataset | None:
     """The dataset of this name, or None for a path or a URL; an error where it is none of them."""
-    from truepair.data.datasets.loading import DATASETS
+    from truepair.data.datasets.registry import DATASETS
     from truepair.data.sources.file_opening import expanded
 
     if source in DATASETS:

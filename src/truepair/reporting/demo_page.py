@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from truepair.data.datasets.loading import find_dataset
+from truepair.data.datasets.registry import find_dataset
 from truepair.data.interactions import Interactions
 from truepair.data.simulation import World
 from truepair.data.split import Split, counted

@@ -31,7 +31,7 @@ def list_datasets(*, data_dir: DataDir = None, console: Console) -> None:
     Example:
       truepair data list --data-dir ~/datasets
     """
-    from truepair.data.datasets.loading import DATASETS
+    from truepair.data.datasets.registry import DATASETS
 
     rows = [_facts(dataset, data_dir) for dataset in DATASETS.values()]
     short = [
@@ -48,7 +48,7 @@ def info(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> No
     Example:
       truepair data info ml-100k
     """
-    from truepair.data.datasets.loading import find_dataset
+    from truepair.data.datasets.registry import find_dataset
 
     dataset = find_dataset(name)
     facts = _facts(dataset, data_dir)
@@ -78,7 +78,7 @@ def fetch(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> N
       truepair data fetch ml-100k
     """
     from truepair.data.datasets.loading import fetch as get
-    from truepair.data.datasets.loading import find_dataset
+    from truepair.data.datasets.registry import find_dataset
 
     dataset, folder = find_dataset(name), get(name, data_dir, progress=not console.quiet)
     console.say(f"terms: {dataset.terms}\ncite:  {dataset.cite}")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from truepair.data.datasets.fetching import locate
+from truepair.data.datasets.loading import locate
 from truepair.data.datasets.registry import DATASETS
 from truepair.errors import InputError, check_choice
 from truepair_lab.lines import Session, append_line, read_lines
