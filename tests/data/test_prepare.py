@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import truepair as tp
-from truepair.data.preparing import coding, parts, prepare, publishing, row_files, staging
+from truepair.data.preparing import coding, parts, prepare, row_files, staging
 from truepair.data.preparing.parts import lowest_words
 from truepair.data.preparing.work import memory_bytes
 from truepair.data.rows.pairs import interactions_of
@@ -470,7 +470,7 @@ def test_the_database_lets_go_of_its_memory_once_the_pairs_are_written(clicks, t
 
 
 def test_other_options_or_a_changed_source_start_anew(clicks, tmp_path, monkeypatch):
-    monkeypatch.setattr(publishing, "write_manifest", lambda *_: (_ for _ in ()).throw(StorageError("no")))
+    monkeypatch.setattr(prepare, "write_manifest", lambda *_: (_ for _ in ()).throw(StorageError("no")))
     with pytest.raises(StorageError, match="no"):
         tp.prepare_interactions(clicks, tmp_path / "f", memory=MEMORY)
     monkeypatch.undo()
@@ -479,7 +479,7 @@ def test_other_options_or_a_changed_source_start_anew(clicks, tmp_path, monkeypa
 
 
 def test_a_damaged_step_is_done_again(clicks, tmp_path, monkeypatch):
-    monkeypatch.setattr(publishing, "write_manifest", lambda *_: (_ for _ in ()).throw(StorageError("no")))
+    monkeypatch.setattr(prepare, "write_manifest", lambda *_: (_ for _ in ()).throw(StorageError("no")))
     with pytest.raises(StorageError, match="no"):
         tp.prepare_interactions(clicks, tmp_path / "f", memory=MEMORY)
     monkeypatch.undo()

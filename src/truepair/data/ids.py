@@ -111,7 +111,7 @@ class IdMap:
         """The map of the distinct ids in `values`."""
         array = _present_ids(values, what)
         distinct = _distinct(array)
-        return IdMap(distinct.take(pc.sort_indices(_storage(distinct))))
+        return IdMap(distinct.take(pc.sort_indices(storage_of(distinct))))
 
     @staticmethod
     def encode(values: Ids, what: str = "id") -> tuple[IdMap, npt.NDArray[np.int32]]:
@@ -123,11 +123,11 @@ class IdMap:
         array = _present_ids(values, what)
         if pa.types.is_integer(array.type) and (found := _encode_dense(array)) is not None:
             return found
-        encoded = _storage(array).dictionary_encode()
+        encoded = storage_of(array).dictionary_encode()
         order = pc.sort_indices(encoded.dictionary)
         codes = np.empty(len(order), dtype=np.int32)
         codes[order.to_numpy()] = np.arange(len(order), dtype=np.int32)
-        return IdMap(_restored(encoded.dictionary.take(order), array.type)), codes[encoded.indices.to_numpy()]
+        return IdMap(restored(encoded.dictionary.take(order), array.type)), codes[encoded.indices.to_numpy()]
 
     @staticmethod
     def range(n: int) -> IdMap:
@@ -150,7 +150,7 @@ class IdMap:
     def find(self, values: Ids, what: str = "id") -> Codes:
         """The codes of `values`; -1 for an unknown id."""
         array = _cast_ids(canonical_ids(values, what), self.ids.type, what)
-        found = pc.index_in(_storage(array), value_set=_storage(self.ids))
+        found = pc.index_in(storage_of(array), value_set=storage_of(self.ids))
         return np.asarray(found.fill_null(-1), dtype=np.int64)
 
     def outside(self, codes: npt.ArrayLike) -> pa.Array:
@@ -172,7 +172,7 @@ class IdMap:
 
     def digest(self) -> bytes:
         """A checksum of the ids that does not depend on the machine."""
-        plain = _storage(self.ids)
+        plain = storage_of(self.ids)
         digest = hashlib.blake2b(str(self.ids.type).encode() + b"\0", digest_size=16)
         if pa.types.is_integer(plain.type):
             digest.update(
@@ -271,13 +271,16 @@ def _encode_dense(array: pa.Array) -> tuple[IdMap, npt.NDArray[np.int32]] | None
 
 
 def _distinct(array: pa.Array) -> pa.Array:
-    return _restored(_storage(array).unique(), array.type)  # there is no `unique` for types such as uuid
+    return restored(storage_of(array).unique(), array.type)  # there is no `unique` for types such as uuid
 
 
-def _restored(plain: pa.Array, kind: pa.DataType) -> pa.Array:
+def restored(plain: pa.Array, kind: pa.DataType) -> pa.Array:
     """The array of this type, from its storage."""
-    return pa.ExtensionArray.from_storage(kind, plain) if isinstance(kind, pa.BaseExtensionType) else plain
+    if not isinstance(kind, pa.BaseExtensionType):
+        return plain.cast(kind)
+    return pa.ExtensionArray.from_storage(kind, plain.cast(kind.storage_type))
 
 
-def _storage(array: pa.Array) -> pa.Array:
+def storage_of(array: pa.Array) -> pa.Array:
+    """The array in a type of Arrow's own: UUIDs as bytes."""
     return array.storage if isinstance(array, pa.ExtensionArray) else array

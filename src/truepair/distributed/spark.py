@@ -67,8 +67,7 @@ def write_prepared(table: Table, folder: str | Path, **options: Any) -> Interact
     reads them in the order of `table.collect()`, and sorts and merges them within `memory`.
     """
     from truepair.data.columns import Raw
-    from truepair.data.preparing.prepare import prepare_interactions
-    from truepair.data.preparing.publishing import check_new
+    from truepair.data.preparing.prepare import check_new, prepare_interactions
     from truepair.data.sources.file_opening import expanded
 
     target = expanded(folder).absolute()

@@ -93,10 +93,6 @@ class Dataset:
     read_titles: Callable[[Path], Titles] | None = None
     read_truth: Callable[[Path, float | None], Truth] | None = None
     """A block of users and items in which every label is known."""
-    has_ratings: bool = True
-    has_times: bool = False
-    has_order: bool = False
-    """Whether each user's interactions are in order, without times."""
     shared_folder: str = ""
     """The folder of the files, if it is not that of the dataset's name."""
 

@@ -55,7 +55,6 @@ _YAHOO_FILE = "ydata-ymusic-rating-study-v1_0-{}.txt"
 
 
 _optional = partial(DataFile, optional=True)
-_in_order = partial(Dataset, has_ratings=False, has_order=True)
 
 
 def _of_split(read_split: Callable[[Path], Split]) -> Callable[[Path], Interactions]:
@@ -104,7 +103,6 @@ _ALL = (
         cite=_HARPER,
         read=parsers.ml_100k,
         read_titles=parsers.ml_100k_titles,
-        has_times=True,
     ),
     Dataset(
         name="ml-100k-paper-split",
@@ -161,9 +159,8 @@ _ALL = (
         cite=_HARPER,
         read=parsers.ml_1m,
         read_titles=parsers.ml_1m_titles,
-        has_times=True,
     ),
-    _in_order(
+    Dataset(
         name="gowalla",
         about="Gowalla check-ins, in the split of the LightGCN literature",
         users=29_858,
@@ -181,7 +178,7 @@ _ALL = (
         read=_of_split(parsers.lightgcn_split),
         read_split=parsers.lightgcn_split,
     ),
-    _in_order(
+    Dataset(
         name="yelp2018",
         about="Yelp 2018 visits, in the split of the LightGCN literature",
         users=31_668,
@@ -198,7 +195,7 @@ _ALL = (
         read=_of_split(parsers.lightgcn_split),
         read_split=parsers.lightgcn_split,
     ),
-    _in_order(
+    Dataset(
         name="ml-1m-sequences",
         about="MovieLens 1M: each user's films in the order of rating, as SASRec uses them",
         users=6_040,
@@ -215,7 +212,7 @@ _ALL = (
         "Recommendation. ICDM.",
         read=lambda folder: parsers.sequences(folder / "ml-1m.txt"),
     ),
-    _in_order(
+    Dataset(
         name="beauty",
         about="Amazon Beauty: each user's reviewed products in order, 5-core",
         users=22_363,
@@ -229,7 +226,7 @@ _ALL = (
         cite=f"{_AMAZON}\n{_ZHOU}",
         read=lambda folder: parsers.sequences(folder / "beauty.txt"),
     ),
-    _in_order(
+    Dataset(
         name="sports",
         about="Amazon Sports and Outdoors: each user's reviewed products in order, 5-core",
         users=35_598,
@@ -263,8 +260,6 @@ _ALL = (
         "Yiqun Liu and Shaoping Ma. 2020. Make It a Chorus: Knowledge- and Time-aware Item Modeling for "
         "Sequential Recommendation. SIGIR.",
         read=parsers.grocery,
-        has_ratings=False,
-        has_times=True,
     ),
     Dataset(
         name="coat",
@@ -317,7 +312,6 @@ _ALL = (
         "Recommender Systems. CIKM. https://doi.org/10.1145/3511808.3557220",
         read=parsers.kuairec,
         read_truth=parsers.kuairec_truth,
-        has_ratings=False,
     ),
     Dataset(
         name="jester5k",

@@ -10,12 +10,11 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from truepair.data.ids import IdMap
+from truepair.data.ids import IdMap, storage_of
 from truepair.data.prepared.array_files import ArrayFile
 from truepair.data.prepared.id_files import ARROW_TYPES, id_type, write_ids
-from truepair.data.preparing.publishing import Done
 from truepair.data.preparing.row_files import Block, whole_users
-from truepair.data.preparing.work import Work
+from truepair.data.preparing.work import Done, Work
 from truepair.data.reading import catalogue_ids
 from truepair.data.rows.options import ReadOptions
 from truepair.errors import InputError
@@ -51,7 +50,7 @@ def _catalogue(work: Work, kind: str, items: Ids) -> str:
     ids = IdMap.of(catalogue_ids(items, ARROW_TYPES[kind]), "item").ids
     IdMap(ids).find(pa.nulls(0, ARROW_TYPES[kind]), "item")  # raises if the types do not fit together
     work.db.execute("drop table if exists catalogue")
-    work.db.from_arrow(pa.table({"id": getattr(ids, "storage", ids)})).create("catalogue")
+    work.db.from_arrow(pa.table({"id": storage_of(ids)})).create("catalogue")
     lacking = (
         "from (select distinct item from rows where mark = 0) where item not in (select id from catalogue)"
     )

@@ -16,9 +16,8 @@ from truepair.data.log import positions
 from truepair.data.prepared.array_files import write_array
 from truepair.data.prepared.manifest import Manifest
 from truepair.data.prepared.opening import OpenedFolder
-from truepair.data.preparing.publishing import Done
 from truepair.data.preparing.row_files import Block, RowWriter, taken
-from truepair.data.preparing.work import Advance
+from truepair.data.preparing.work import Advance, Done
 from truepair.data.reading import only_dislikes_error, repeats_error
 from truepair.data.rows.options import ReadOptions
 from truepair.data.rows.pairs import Repeats, codes_of, has_ties, merge, part_dislikes, repeats

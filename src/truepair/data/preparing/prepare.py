@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions, Step
-from truepair.data.prepared.manifest import VERSION, Manifest
-from truepair.data.prepared.opening import is_prepared, open_prepared
+from truepair.data.prepared.manifest import SPLIT, VERSION, WHOLE, Manifest, Part, write_manifest
+from truepair.data.prepared.opening import OpenedFolder, is_prepared, open_prepared
 from truepair.data.preparing.coding import coded_rows, write_id_maps
-from truepair.data.preparing.core import write_core
 from truepair.data.preparing.merging import write_pairs
-from truepair.data.preparing.parts import Shares, shares_of, write_split
-from truepair.data.preparing.publishing import after, check_new, publish
+from truepair.data.preparing.parts import write_core, write_split
 from truepair.data.preparing.staging import stage
-from truepair.data.preparing.work import Work, database_errors, memory_bytes, shown_progress
+from truepair.data.preparing.work import Done, Work, database_errors, memory_bytes, shown_progress
 from truepair.data.rows.options import ReadOptions
 from truepair.data.sources.file_opening import expanded
 from truepair.data.sources.sql_urls import find_database, without_password
 from truepair.data.split import Split
-from truepair.errors import InputError, did_you_mean
+from truepair.data.split_recipes import check_shares
+from truepair.errors import InputError, StorageError, did_you_mean
+from truepair.storage.atomic import flush_folder
 from truepair.storage.types import Json, Source
 from truepair.storage.versions import package_version
 
@@ -67,7 +68,9 @@ def prepare_interactions(
     for name in options:
         if name not in names:
             raise InputError(f"{name!r} is no option of prepare_interactions.{did_you_mean(name, names)}")
-    chosen, shares = ReadOptions(**options), shares_of(test, valid, seed)
+    if test is None and valid:
+        raise InputError(f"valid = {valid} has no effect without test; give both.")
+    chosen, shares = ReadOptions(**options), None if test is None else check_shares(test, valid, seed)
     if is_prepared(source):
         raise InputError(f"{source} is prepared already; open it, or give what it was made from.")
     check_new(target)
@@ -81,7 +84,9 @@ def prepare_interactions(
     return open_prepared(target)
 
 
-def _prepare(work: Work, source: Source, options: ReadOptions, shares: Shares | None) -> Manifest:
+def _prepare(
+    work: Work, source: Source, options: ReadOptions, shares: tuple[float, float, int] | None
+) -> Manifest:
     """All steps until the arrays are there; those that are finished are skipped."""
     staged, _ = work.step("rows", lambda advance: stage(work, source, options, advance))
     maps = work.step("ids", lambda advance: write_id_maps(work, staged["types"], options))
@@ -104,7 +109,7 @@ def _prepare(work: Work, source: Source, options: ReadOptions, shares: Shares | 
         core = work.step("core", lambda advance: write_core(folder, made, cores, staged["source"]))
         made = after(made, core, "core/", replaces="")
     if shares is not None:
-        split = work.step("split", lambda advance: write_split(folder, made, shares, advance))
+        split = work.step("split", lambda advance: write_split(folder, made, *shares, advance))
         made = after(made, split, "split/")
     return made
 
@@ -139,3 +144,43 @@ def _files(path: Path) -> list[list[str | int]]:
     except OSError:  # the reader says what is wrong
         return []
     return [[str(file), stat.st_size, stat.st_mtime_ns] for file, stat in found]
+
+
+# --- the manifest, which grows with each step, and the folder, which appears whole ----------------------
+
+
+def after(made: Manifest, done: Done, folder: str = "", replaces: str = "all/") -> Manifest:
+    """The manifest after a step that wrote its arrays below `folder`, in place of those that begin so."""
+    facts, files = done
+    history = (*made.history, *(Step(**step) for step in facts.get("history", ())))
+    arrays = {name: file for name, file in made.arrays.items() if not name.startswith(replaces)}
+    arrays |= {file.file.removeprefix(folder).removesuffix(".npy"): file for file in files}
+    return replace(made, **{**facts, "history": history, "arrays": arrays})
+
+
+def check_new(path: Path) -> None:
+    """Raise if there is something at the path."""
+    if os.path.lexists(path):
+        raise StorageError(f"{path} exists; remove it, or choose another folder.")
+
+
+def publish(folder: Path, made: Manifest, target: Path) -> None:
+    """Move the arrays below `folder` to their places beside the manifest, and rename that to `target`."""
+    lengths = {name: made.arrays.get(f"{name}/users") for name in (*WHOLE, *SPLIT)}
+    parts = {name: Part(users.shape[0]) for name, users in lengths.items() if users is not None}
+    log = made.arrays.get("log/users")
+    about = {**made.about, "truepair": package_version("truepair")}
+    made = replace(made, parts=parts, events=None if log is None else log.shape[0], about=about)
+    opened = OpenedFolder(folder, made)
+    hashed = {name: replace(part, hash=opened.part(name).hash) for name, part in parts.items()}
+    result = folder / "result"
+    shutil.rmtree(result, ignore_errors=True)
+    write_manifest(result, replace(made, parts=hashed))
+    for name, file in made.arrays.items():
+        place = result / f"{name}.npy"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.replace(folder / file.file, place)
+    for inside in {place.parent for place in result.rglob("*.npy")} | {result}:
+        flush_folder(inside)
+    os.rename(result, target)
+    flush_folder(target.parent)

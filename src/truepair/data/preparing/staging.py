@@ -15,12 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from truepair.data.columns import Raw
+from truepair.data.ids import restored, storage_of
 from truepair.data.interactions import EXTRA, Step
 from truepair.data.log import Policy
 from truepair.data.prepared.id_files import id_type
-from truepair.data.preparing.publishing import Done
 from truepair.data.preparing.texts import Columns, Texts
-from truepair.data.preparing.work import Advance, Work
+from truepair.data.preparing.work import Advance, Done, Work
 from truepair.data.reading import absent_rows, missing_error, read_columns
 from truepair.data.rows.options import ReadOptions
 from truepair.data.rows.weighting import Clock, clock_of, given_now
@@ -112,35 +112,22 @@ def _parsed(work: Work, raw: Raw, at: Mapping[str, int], advance: Advance) -> It
     batches = chain([first], batches)
     if not texts.kinds:
         return batches
-    numbered = (
-        pa.table(
-            {"row": _numbers(start, columns), **{role: _storage(column) for role, column in columns.items()}}
-        )
+    stored = (
+        {"row": _numbers(start, columns)} | {role: storage_of(column) for role, column in columns.items()}
         for start, columns in batches
     )
-    _insert(work, "texts", numbered, advance)
+    _insert(work, "texts", map(pa.table, stored), advance)
     return _settled(work, texts, list(at))
 
 
 def _settled(work: Work, texts: Texts, roles: list[str]) -> Iterator[tuple[int, Columns]]:
     for batch in work.batches("select * from texts order by row", _AT_ONCE):
-        columns = {role: _restored(batch.column(role), texts.types[role]) for role in roles}
+        columns = {role: restored(batch.column(role), texts.types[role]) for role in roles}
         yield batch.column("row")[0].as_py(), texts.settled(columns)
 
 
 def _numbers(start: int, columns: Columns) -> npt.NDArray[np.int64]:
     return np.arange(start, start + len(columns["user"]))
-
-
-def _storage(column: pa.Array) -> pa.Array:
-    return column.storage if isinstance(column, pa.ExtensionArray) else column
-
-
-def _restored(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column of a table as it was before."""
-    if not isinstance(kind, pa.BaseExtensionType):
-        return column.cast(kind)
-    return pa.ExtensionArray.from_storage(kind, column.cast(kind.storage_type))
 
 
 def _type_of(work: Work, role: str, kind: pa.DataType) -> str:
@@ -220,7 +207,7 @@ class _Marking:
             if role in columns or (role == "weight" and self.options.feedback is not None):
                 column = columns.get(role, pa.nulls(n, pa.float64()))
                 self.types.setdefault(role, column.type)
-                made[role] = _storage(column)
+                made[role] = storage_of(column)
         made["disliked"] = pa.array(np.full(n, disliked))
         made["mark"] = pa.array(np.full(n, marks, dtype=np.int8))
         return pa.table(made)

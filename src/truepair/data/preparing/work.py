@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from truepair.data.prepared.array_files import ArrayFile, verify_array
-from truepair.data.preparing.publishing import Done
 from truepair.errors import InputError, StorageError, TruepairError
 from truepair.storage.atomic import atomic_write
 from truepair.storage.types import Json
@@ -33,6 +32,9 @@ _UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _LEAST = 500_000_000  # bytes
 _OWN = 300_000_000  # bytes that Python, Arrow and blocks of pairs take beside DuckDB
 _RESTING = 200_000_000  # bytes of DuckDB where it has nothing to do
+
+Done = tuple[Json, list[ArrayFile]]
+"""What a step makes: values of the manifest, and arrays. `history` are the steps that it adds."""
 
 Advance = Callable[[int], None]
 """Shows how much of a step is done."""
