@@ -141,7 +141,7 @@ def _machine() -> Json:
 
 
 def _data(data_dir: Path | None) -> Json:
-    from truepair.data.datasets.loading import DATASETS
+    from truepair.data.datasets.registry import DATASETS
 
     there = {
         f"data in {source}": str(folder) if folder.is_dir() else f"{folder} (not there)"
