@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from truepair.data.datasets import parsers
+from truepair.data.datasets import loading, parsers
 from truepair.data.datasets.dataset import Addresses, Archive, Dataset, Wheel
 from truepair.data.datasets.download import sha256_of
 from truepair.data.datasets.loading import fetch, load, load_split, load_titles, load_truth, locate
@@ -99,9 +99,9 @@ def test_unknown_names() -> None:
 @pytest.mark.parametrize(
     ("call", "has", "what"),
     [
-        (load_split, "read_split", "published split"),
-        (load_titles, "read_titles", "titles"),
-        (load_truth, "read_truth", "complete labels"),
+        (load_split, "has_split", "published split"),
+        (load_titles, "has_titles", "titles"),
+        (load_truth, "has_truth", "complete labels"),
     ],
 )
 def test_what_a_dataset_has_not(call: Any, has: str, what: str) -> None:
@@ -263,12 +263,10 @@ def test_real_files_have_the_verified_numbers(real_data: Path, name: str) -> Non
     assert locate(name, real_data) == real_data / dataset.folder
     found = load(name, real_data)
     assert (found.n_users, found.n_items, len(found)) == (dataset.users, dataset.items, dataset.pairs)
-    in_order = name in ("gowalla", "yelp2018", "ml-1m-sequences", "beauty", "sports")
-    assert (found.rating is None) == (in_order or name in ("grocery", "kuairec"))
-    has_times = name in ("ml-100k", "ml-1m", "grocery")
-    has_times &= not (real_data / name / "ratings_notime.dat").exists()
-    assert (found.time is not None) == (has_times or in_order)
-    assert found.time_kind == ("order" if in_order else "clock")
+    assert (found.rating is not None) == dataset.has_ratings
+    has_times = dataset.has_times and not (real_data / name / "ratings_notime.dat").exists()
+    assert (found.time is not None) == (has_times or dataset.has_order)
+    assert found.time_kind == ("order" if dataset.has_order else "clock")
     assert found.history == ()
 
 
@@ -307,7 +305,7 @@ def test_real_splits(real_data: Path, name: str, train: int, test: int, notes: l
 
 
 def test_real_titles(real_data: Path) -> None:
-    titles = {name: load_titles(name, real_data) for name in NAMES if DATASETS[name].read_titles}
+    titles = {name: load_titles(name, real_data) for name in NAMES if DATASETS[name].has_titles}
     sizes = {name: len(found) for name, found in titles.items()}
     assert sizes == {"ml-100k": 1_682, "ml-100k-paper-split": 1_682, "ml-1m": 3_883}
     assert titles["ml-100k"][1] == titles["ml-1m"][1] == "Toy Story (1995)"

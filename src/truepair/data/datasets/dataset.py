@@ -89,10 +89,12 @@ class Dataset:
     cite: str
     read: Callable[[Path], Interactions]
     read_split: Callable[[Path], Split] | None = None
-    """The train and test parts, if it was published with them."""
     read_titles: Callable[[Path], Titles] | None = None
     read_truth: Callable[[Path, float | None], Truth] | None = None
-    """A block of users and items in which every label is known."""
+    has_ratings: bool = True
+    has_times: bool = False
+    has_order: bool = False
+    """Whether each user's interactions are in order, without times."""
     shared_folder: str = ""
     """The folder of the files, if it is not that of the dataset's name."""
 
@@ -100,6 +102,21 @@ class Dataset:
     def folder(self) -> str:
         """The folder of the files in a local data directory and in the cache."""
         return self.shared_folder or self.name
+
+    @property
+    def has_split(self) -> bool:
+        """Whether it was published with a train and a test part."""
+        return self.read_split is not None
+
+    @property
+    def has_titles(self) -> bool:
+        """Whether its items have titles."""
+        return self.read_titles is not None
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether it has a block of users and items in which every label is known."""
+        return self.read_truth is not None
 
     def file(self, name: str) -> DataFile:
         """The file of this name."""

@@ -55,6 +55,7 @@ _YAHOO_FILE = "ydata-ymusic-rating-study-v1_0-{}.txt"
 
 
 _optional = partial(DataFile, optional=True)
+_in_order = partial(Dataset, has_ratings=False, has_order=True)
 
 
 def _of_split(read_split: Callable[[Path], Split]) -> Callable[[Path], Interactions]:
@@ -103,6 +104,7 @@ _ALL = (
         cite=_HARPER,
         read=parsers.ml_100k,
         read_titles=parsers.ml_100k_titles,
+        has_times=True,
     ),
     Dataset(
         name="ml-100k-paper-split",
@@ -159,8 +161,9 @@ _ALL = (
         cite=_HARPER,
         read=parsers.ml_1m,
         read_titles=parsers.ml_1m_titles,
+        has_times=True,
     ),
-    Dataset(
+    _in_order(
         name="gowalla",
         about="Gowalla check-ins, in the split of the LightGCN literature",
         users=29_858,
@@ -178,7 +181,7 @@ _ALL = (
         read=_of_split(parsers.lightgcn_split),
         read_split=parsers.lightgcn_split,
     ),
-    Dataset(
+    _in_order(
         name="yelp2018",
         about="Yelp 2018 visits, in the split of the LightGCN literature",
         users=31_668,
@@ -195,7 +198,7 @@ _ALL = (
         read=_of_split(parsers.lightgcn_split),
         read_split=parsers.lightgcn_split,
     ),
-    Dataset(
+    _in_order(
         name="ml-1m-sequences",
         about="MovieLens 1M: each user's films in the order of rating, as SASRec uses them",
         users=6_040,
@@ -212,7 +215,7 @@ _ALL = (
         "Recommendation. ICDM.",
         read=lambda folder: parsers.sequences(folder / "ml-1m.txt"),
     ),
-    Dataset(
+    _in_order(
         name="beauty",
         about="Amazon Beauty: each user's reviewed products in order, 5-core",
         users=22_363,
@@ -226,7 +229,7 @@ _ALL = (
         cite=f"{_AMAZON}\n{_ZHOU}",
         read=lambda folder: parsers.sequences(folder / "beauty.txt"),
     ),
-    Dataset(
+    _in_order(
         name="sports",
         about="Amazon Sports and Outdoors: each user's reviewed products in order, 5-core",
         users=35_598,
@@ -260,6 +263,8 @@ _ALL = (
         "Yiqun Liu and Shaoping Ma. 2020. Make It a Chorus: Knowledge- and Time-aware Item Modeling for "
         "Sequential Recommendation. SIGIR.",
         read=parsers.grocery,
+        has_ratings=False,
+        has_times=True,
     ),
     Dataset(
         name="coat",
@@ -312,6 +317,7 @@ _ALL = (
         "Recommender Systems. CIKM. https://doi.org/10.1145/3511808.3557220",
         read=parsers.kuairec,
         read_truth=parsers.kuairec_truth,
+        has_ratings=False,
     ),
     Dataset(
         name="jester5k",
