@@ -122,15 +122,6 @@ def test_the_same_seed_gives_the_same_and_another_seed_another_and_quiet_is_quie
     assert capsys.readouterr() == ("", "")
 
 
-def test_threads_are_given_back(simulated, monkeypatch):
-    counts = []
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
-    monkeypatch.setattr(torch, "set_num_threads", counts.append)
-    with pytest.raises(KeyError), demo._one_thread():
-        raise KeyError
-    assert counts == [1, 7]
-
-
 # --- one user ------------------------------------------------------------------------------------------
 
 

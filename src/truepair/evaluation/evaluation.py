@@ -13,7 +13,7 @@ from truepair.errors import InputError, check_choice, check_whole
 from truepair.evaluation.judged import Judged
 from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, Hits
 from truepair.evaluation.results import Evaluation
-from truepair.evaluation.task import Cold, HasMatrices, Task, counted, history_of
+from truepair.evaluation.task import Cold, HasMatrices, Task, history_of
 from truepair.ranking.prepared_items import Matrix
 from truepair.ranking.selection import Exclude, checked_k
 from truepair.storage.types import Json, Table
@@ -67,7 +67,7 @@ def evaluate(
     task = Task(target, exclude, train, cold, model)
     ranker = task.ranker(*matrices_of(model))
     listed, hits = task.listed(ranker, checked_k(ks[-1], target.n_items))
-    kept, popularity = counted(task.cold, task.is_cold), task.train.item_counts
+    kept, popularity = ~task.is_cold | (cold != "separate"), task.train.item_counts
     named = ((f"{name}@{k}", f, k) for name, f in CATALOGUE_METRICS.items() for k in ks)
     catalogue = {name: f(listed[kept, :k], popularity) for name, f, k in named}
     facts: Json = {"n_users_without_target": target.n_users - len(task.users), "target": target.hash}
@@ -108,7 +108,7 @@ def _evaluation(
     """The evaluation of these hits: users who count, and those without a trained pair."""
     names = ((f"{name}@{k}", f, k) for name, f in METRICS.items() for k in ks)
     per_user = {name: f(hits[:, :k], task.n_target) for name, f, k in names} | dict(more)
-    kept = counted(task.cold, task.is_cold)
+    kept = ~task.is_cold | (task.cold != "separate")
     return Evaluation(
         task.users[kept],
         {name: values[kept] for name, values in per_user.items()},

@@ -13,7 +13,7 @@ from truepair.data.interactions import Interactions
 from truepair.data.reading import read_interactions
 from truepair.errors import InputError, check_type
 from truepair.evaluation.metrics import Floats, Hits, Mask
-from truepair.evaluation.task import Cold, History, check_history, check_same_ids
+from truepair.evaluation.task import Cold, History, check_cold, check_same_ids
 from truepair.models.factor_matrices import dot_rows, n_rows
 from truepair.ranking.prepared_items import Matrix, checked_matrices, tie_order
 from truepair.ranking.selection import check_shapes
@@ -115,7 +115,7 @@ class Judged:
                 f"no user has a positive and a negative one among the {len(self.candidates):,} candidates, "
                 "so no order can be judged; give candidates with both labels."
             )
-        check_history(self.cold, self.is_cold, "the candidates")
+        check_cold(self.cold, self.is_cold, "the candidates")
         known = self.codes >= 0
         if seen := int(self.train.has(self.codes[known], self.candidates.items[known]).sum()):
             raise InputError(

@@ -67,28 +67,22 @@ def history_of(model: object, train: Interactions) -> History:
     return History(np.asarray(known.users), np.asarray(known.popularity))
 
 
-def check_cold(cold: str, n_cold: int, n_users: int) -> None:
-    """Raise if the policy is not known, or if it is "error" and there are users without a trained pair."""
+def check_cold(cold: str, is_cold: Mask, evaluated: str = "") -> None:
+    """Raise if the policy is not known, or if it is "error" and there are users without a trained pair.
+
+    `evaluated` names what is evaluated, if anything is; then some of its users must have a trained pair.
+    """
     check_choice("cold", cold, COLD)
-    if cold == "error" and n_cold:
+    if cold == "error" and is_cold.any():
         raise InputError(
-            f"{n_cold:,} of {n_users:,} users have no trained pair, so the model knows nothing about them; "
-            "use cold='popular' to give them the most popular items, or cold='separate' to leave them out."
+            f"{is_cold.sum():,} of {len(is_cold):,} users have no trained pair, so the model knows nothing "
+            "about them; use cold='popular' to give them the most popular items, or cold='separate' to leave "
+            "them out."
         )
-
-
-def counted(cold: str, is_cold: Mask) -> Mask:
-    """Who counts in the means: with "separate", only users with a trained pair."""
-    return ~is_cold if cold == "separate" else np.ones(len(is_cold), dtype=bool)
-
-
-def check_history(cold: str, is_cold: Mask, what: str) -> None:
-    """`check_cold` of the users of `what`; it is an error, too, if none of them has a trained pair."""
-    check_cold(cold, int(is_cold.sum()), len(is_cold))
-    if is_cold.all():
+    if evaluated and is_cold.all():
         raise InputError(
-            f"none of the {len(is_cold):,} users of {what} has a training interaction; evaluate users that "
-            "the model was trained on, with train and target of one split."
+            f"none of the {len(is_cold):,} users of {evaluated} has a training interaction; evaluate users "
+            "that the model was trained on, with train and target of one split."
         )
 
 
@@ -145,7 +139,7 @@ class Task:
         self.users = np.flatnonzero(target.user_counts)  # (n,) those with one target item or more, rising
         self.n_target = target.user_counts[self.users]  # (n,) how many target items each of them has
         self.is_cold = ~self.history.users[self.users]  # (n,) which of them have no trained pair
-        check_history(cold, self.is_cold, "target")
+        check_cold(cold, self.is_cold, "target")
         self.hidden = hidden_from(self.users, self.masks)  # what their lists must not hold
 
     def ranker(self, users: Matrix, items: Matrix) -> Ranker:
@@ -222,7 +216,7 @@ class Validation:
     def _values(self, best_items: Ranker) -> Floats:
         name, k = parse_metric(self.metric)
         _, hits = self._task.listed(best_items, k)
-        return METRICS[name](hits, self._task.n_target)[counted(self.cold, self._task.is_cold)]
+        return METRICS[name](hits, self._task.n_target)[~self._task.is_cold | (self.cold != "separate")]
 
     def __call__(self, model: HasMatrices) -> float:
         """The score of the matrices that the model has now.

@@ -142,8 +142,9 @@ class Loss(ABC):
 
     def __post_init__(self) -> None:
         """Check the declared parameters."""
-        for name, parameter in parameters_of(type(self)).items():
-            settle(self, **{name: parameter.check(name, getattr(self, name))})
+        for f in dataclasses.fields(self):  # type: ignore[arg-type]
+            if parameter := f.metadata.get("parameter"):
+                settle(self, **{f.name: parameter.check(f.name, getattr(self, f.name))})
 
     def __call__(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None = None) -> Tensor:
         """The loss of each row, [B]. `users` [B] is needed only if τ is one number per user."""
@@ -184,12 +185,6 @@ class Loss(ABC):
 
     @abstractmethod
     def _rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None) -> Rows: ...
-
-
-def own_family(loss: Loss) -> Family | None:
-    """The family that the class of a loss states itself. One that it inherits need not hold for it."""
-    found: Family | None = vars(type(loss)).get("family")
-    return found
 
 
 def log_mean_exp(x: Tensor) -> Tensor:

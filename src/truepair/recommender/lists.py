@@ -119,7 +119,7 @@ def recommend(model: Model, users: Ids, k: int, options: ListOptions, part: int 
     ids = known.ids if users is None else as_ids(users, "user")
     codes = codes_of(known, ids, "user", options.unknown)
     is_cold = (codes >= 0) & ~model.trained[codes]
-    check_cold(options.cold, int(is_cold.sum()), len(codes))
+    check_cold(options.cold, is_cold)
     left_out = (codes < 0) & (options.unknown == "drop") | is_cold & (options.cold == "separate")
     if left_out.any():
         ids, codes = ids.filter(pa.array(~left_out)), codes[~left_out]

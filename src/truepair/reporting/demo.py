@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
-import torch
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
@@ -48,6 +46,7 @@ from truepair.reporting.figures import check_plots
 from truepair.reporting.page import metric_name
 from truepair.storage.types import Json
 from truepair.training import FitResult, Settings
+from truepair.training.module_trainer import threads_for
 
 DATASETS = ("ml-100k", "simulated")
 LISTED = (DEFAULT, "EASE", "Popularity")  # the models whose lists are shown
@@ -90,7 +89,7 @@ def run_demo(
     data = demo_data(dataset, data_dir, seed, progress=not quiet)
     print_data(data, quiet)
     models = _models(data, seed, epochs)
-    with _one_thread():
+    with threads_for(0):  # one: as fast on data this small, and much faster on a busy machine
         fits = {name: _fitted(name, model, data, quiet) for name, model in models.items()}
     result = _evaluate(data, fits, out)
     demo_page(result).write(out)
@@ -151,17 +150,6 @@ def _models(data: DemoData, seed: int, epochs: int | None) -> dict[str, Recommen
         "BPR": Recommender(metric=METRIC, loss="bpr", **pairwise),
         "DPL": Recommender(metric=METRIC, loss="dpl", **pairwise, **tau),
     }
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Train on one thread: as fast on data this small, and much faster on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _fitted(name: str, model: Recommender, data: DemoData, quiet: bool) -> tuple[FitResult, float]:

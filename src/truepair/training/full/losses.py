@@ -31,7 +31,6 @@ from truepair.losses import (
     Pointwise,
     Row,
 )
-from truepair.losses.base import own_family
 from truepair.losses.debiased import log_difference
 from truepair.training.full.block import UserBlock
 from truepair.training.full.pair_sums import (
@@ -64,8 +63,11 @@ def row_losses(loss: Loss, block: UserBlock, share: Tensor, sums: PairSums = pai
 
 
 def has_row_form(loss: Loss) -> bool:
-    """Whether a loss has one here: its own class states a family, and PSL has the surrogate "tanh"."""
-    return own_family(loss) is not None and getattr(loss, "surrogate", "tanh") == "tanh"
+    """Whether a loss has one here: its own class states a family, and PSL has the surrogate "tanh".
+
+    A family that a class inherits need not hold for it.
+    """
+    return "family" in vars(type(loss)) and getattr(loss, "surrogate", "tanh") == "tanh"
 
 
 def sums_pairs(loss: Loss) -> bool:
