@@ -7,11 +7,16 @@ import pytest
 import torch
 
 from truepair.errors import InputError
-from truepair.ranking.approximate import index_items, ivf
 from truepair.ranking.approximate import indexing as indexing_module
-from truepair.ranking.approximate.indexed_items import HeadAndTail, IndexedItems, Level
-from truepair.ranking.approximate.indexing import SampledUsers
-from truepair.ranking.approximate.search_space import SearchSpace
+from truepair.ranking.approximate import ivf
+from truepair.ranking.approximate.indexed_items import (
+    HeadAndTail,
+    IndexedItems,
+    Level,
+    unit_items,
+    unit_users,
+)
+from truepair.ranking.approximate.indexing import IndexChoice, SampledUsers, index_items
 from truepair.ranking.hidden import Hidden
 from truepair.ranking.prepared_items import PreparedItems
 
@@ -37,17 +42,16 @@ def indexed(world):
     pytest.importorskip("faiss")
     users, items, hidden = world
     exact = PreparedItems.of(items)
-    found = index_items(exact, SampledUsers(users, hidden), "ivf", 0.95)
+    found = index_items(exact, SampledUsers(users, hidden), IndexChoice("ivf", 0.95))
     assert found.kind == "ivf", found.about
     return found
 
 
 def test_the_space_ranks_items_as_the_scores_do(world):
     users, items, _ = (part.numpy() if isinstance(part, torch.Tensor) else part for part in world)
-    space = SearchSpace.of(items)
-    unit, queries = space.of_items(items), space.of_users(users)
+    unit, queries = unit_items(items), unit_users(users)
     assert np.allclose(np.linalg.norm(unit, axis=1), 1, atol=1e-5)
-    lengths = np.linalg.norm(users, axis=1, keepdims=True) * space.longest
+    lengths = np.linalg.norm(users, axis=1, keepdims=True) * np.linalg.norm(items, axis=1).max()
     assert np.allclose(queries @ unit.T * lengths, users @ items.T, atol=1e-4)
 
 
@@ -124,7 +128,7 @@ def test_the_recall_is_checked_by_people_who_did_not_choose_the_effort(world):
     hard = users.clone()
     hard[1::2, :-1] = 5 * torch.randn(40, DIM, generator=torch.Generator().manual_seed(0)) / DIM**0.5
     easy, mixed = (
-        index_items(PreparedItems.of(items), SampledUsers(some, hidden), "ivf", 0.95)
+        index_items(PreparedItems.of(items), SampledUsers(some, hidden), IndexChoice("ivf", 0.95))
         for some in (users, hard)
     )
     assert isinstance(easy.items, IndexedItems)
@@ -142,7 +146,7 @@ def test_equal_scores_are_in_the_order_of_exact_lists():
         [np.empty(0, np.int64)] * 20,
     )
     exact = PreparedItems.of(items)
-    found = index_items(exact, SampledUsers(users, nothing), "ivf", 0.5)
+    found = index_items(exact, SampledUsers(users, nothing), IndexChoice("ivf", 0.5))
     everything = [level._replace(effort=found.items.index.nlist) for level in found.items.levels]
     object.__setattr__(found.items, "levels", tuple(everything[-1:]))
     lists, expected = (some.top_k(users, 5, Hidden.of(nothing)) for some in (found.items, exact))
@@ -163,20 +167,20 @@ def test_lists_are_exact_where_an_index_cannot_help(world, monkeypatch):
     pytest.importorskip("faiss")
     users, items, hidden = world
     exact, people = PreparedItems.of(items), SampledUsers(users, hidden)
-    assert index_items(exact, people, "exact").items is exact
-    assert index_items(exact, people).about == "lists are exact: 3,000 items are few enough."
+    assert index_items(exact, people, IndexChoice("exact")).items is exact
+    assert index_items(exact, people, IndexChoice()).about == "lists are exact: 3,000 items are few enough."
     monkeypatch.setattr(indexing_module, "EXACT_UP_TO", 100)
     monkeypatch.setattr(indexing_module, "_speed_up", lambda found, people: 1.4)
-    assert "1.4 x as fast" in index_items(exact, people, recall=0.9).about
+    assert "1.4 x as fast" in index_items(exact, people, IndexChoice(recall=0.9)).about
     monkeypatch.setattr(indexing_module, "find_spec", lambda name: None)
-    assert "pip install 'truepair[ann]'" in index_items(exact, people).about
+    assert "pip install 'truepair[ann]'" in index_items(exact, people, IndexChoice()).about
     noise = torch.randn(N, 40, generator=torch.Generator().manual_seed(0))
-    found = index_items(PreparedItems.of(noise), SampledUsers(-noise[:80], hidden), "ivf", 1.0)
+    found = index_items(PreparedItems.of(noise), SampledUsers(-noise[:80], hidden), IndexChoice("ivf", 1.0))
     assert "no effort of the index ivf reaches the recall 1" in found.about
     with pytest.raises(InputError, match="index = 'annoy'"):
-        index_items(exact, people, "annoy")
+        index_items(exact, people, IndexChoice("annoy"))
     with pytest.raises(InputError, match="recall"):
-        index_items(exact, people, "ivf", 1.5)
+        index_items(exact, people, IndexChoice("ivf", 1.5))
 
 
 def test_an_index_is_kept_and_read_again(world, tmp_path):
@@ -184,8 +188,8 @@ def test_an_index_is_kept_and_read_again(world, tmp_path):
     users, items, hidden = world
     exact, people, said = PreparedItems.of(items), SampledUsers(users, hidden), []
     path = tmp_path / "m.index"
-    first = index_items(exact, people, "ivf", 0.9, path, said.append)
-    again = index_items(exact, people, "ivf", 0.9, path, said.append)
+    first = index_items(exact, people, IndexChoice("ivf", 0.9, path, said.append))
+    again = index_items(exact, people, IndexChoice("ivf", 0.9, path, said.append))
     assert said == ["building the index ivf of 3,000 items …"]
     assert again.items.levels == first.items.levels
     assert (
@@ -193,7 +197,7 @@ def test_an_index_is_kept_and_read_again(world, tmp_path):
         == first.items.top_k(users, 9, Hidden.of(hidden)).items
     ).all()
     path.write_bytes(path.read_bytes()[:-7])  # damaged
-    index_items(exact, people, "ivf", 0.9, path, said.append)
+    index_items(exact, people, IndexChoice("ivf", 0.9, path, said.append))
     assert "cannot be used, and is built again" in said[1]
     count = len(said)
     index_items(PreparedItems.of(items.flip(0)), people, "ivf", 0.9, path, said.append)  # of another model
@@ -202,7 +206,7 @@ def test_an_index_is_kept_and_read_again(world, tmp_path):
 
 def test_a_hostile_file_never_reaches_faiss(world):
     pytest.importorskip("faiss")
-    items = SearchSpace(2.0).of_items(world[1].numpy())
+    items = unit_items(world[1].numpy())
     made = ivf.arrays_of(ivf.build(items))
     ivf.assemble(items, made)
     changes = {

@@ -22,8 +22,7 @@ from truepair.serving.page import browsing, catalogue
 from truepair.serving.page.browsing import add_page
 from truepair.serving.page.files import POLICY
 from truepair.serving.page.layout import layout
-from truepair.serving.page.searching import CatalogueSearch
-from truepair.serving.page.titles import titles_of
+from truepair.serving.page.titles import CatalogueSearch, titles_of
 from truepair.serving.web.routing import CheckedRouter
 
 Response = pytest.importorskip("fastapi.responses").Response

@@ -15,8 +15,8 @@ from hostile.sending import send_all
 from live import listening, uvicorn
 from services import clicks, model, serve
 from truepair.errors import InputError
+from truepair.ranking.approximate.indexing import IndexChoice
 from truepair.recommender import lister
-from truepair.serving.lists.index_choice import IndexChoice
 from truepair.serving.lists.served_model import read_items
 from truepair.serving.web import guard as rates_module
 from truepair.serving.web.guard import RateLimit, RequestLog

@@ -18,9 +18,8 @@ from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import DownloadError
 from truepair.serving.demo import files
-from truepair.serving.demo.files import demo_files
 from truepair.serving.demo.visitors import Visitors
-from truepair.serving.demo.world import demo_world
+from truepair.serving.demo.world import demo_files, demo_world
 from truepair.serving.web.tokens import Tokens
 
 

@@ -13,11 +13,11 @@ import databases
 import processes
 from truepair.errors import InputError, StorageError
 from truepair.serving.events import migrations
-from truepair.serving.events.deadlines import Deadlines
+from truepair.serving.events.connections import Deadlines
 from truepair.serving.events.event import Event
-from truepair.serving.events.opening import open_store
 from truepair.serving.events.reading import StoredHistory
 from truepair.serving.events.records import ItemRecord, UserRecord
+from truepair.serving.events.store import open_store
 
 
 def event(n, **changes):
@@ -321,7 +321,7 @@ def test_errors_of_postgresql_are_clear_and_show_no_password(server):
 
 
 def test_a_missing_driver_is_named(monkeypatch):
-    monkeypatch.setattr("truepair.serving.events.opening.find_spec", lambda name: None)
+    monkeypatch.setattr("truepair.serving.events.store.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"needs psycopg, psycopg_pool: pip install 'truepair\[serve\]'"):
         open_store("postgresql://localhost/shop")
 

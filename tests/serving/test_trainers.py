@@ -11,8 +11,8 @@ import pytest
 from retraining_worlds import Shop
 from truepair.errors import InputError, StorageError
 from truepair.serving.retraining import trainer
-from truepair.serving.retraining.child import Child
 from truepair.serving.retraining.schedule import Schedule
+from truepair.serving.retraining.trainer import Child
 from truepair.serving.retraining.versions import State
 
 

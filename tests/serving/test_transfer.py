@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from truepair.cli.main import app
 from truepair.errors import InputError, StorageError
 from truepair.serving.events.event import Event
-from truepair.serving.events.opening import open_store
 from truepair.serving.events.records import ItemRecord, UserRecord
+from truepair.serving.events.store import open_store
 from truepair.serving.transfer import exporting
 from truepair.serving.transfer.exporting import EVENTS, PARTS, export_store
 from truepair.serving.transfer.importing import import_files

@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from truepair.serving.events.event import Event
-from truepair.serving.events.opening import open_store
+from truepair.serving.events.store import open_store
 
 
 def write(place: str, start: int, reports: Connection) -> None:

@@ -35,7 +35,7 @@ from visitors import Record, Tally, Visitors
 
 import truepair as tp
 from truepair.reporting.figures import Panel, Series, draw_curves, standalone
-from truepair.serving.events.opening import open_store
+from truepair.serving.events.store import open_store
 from truepair.serving.retraining.versions import Versions
 
 _WARM_UP = 60.0  # seconds after which memory should not grow any more

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -249,3 +249,50 @@ def has_pairs(
             marked[items[indptr[user] : indptr[user + 1]]] = True
         found[p] = wanted[p] >= 0 and marked[wanted[p]]
     return found
+
+
+# --- the items that an index found -----------------------------------------------------------------------
+
+
+@compiled
+def best_of_found(
+    users: Floats,
+    items: Floats,
+    codes: Codes,
+    column: Codes,
+    listed: Codes,
+    found: Codes,
+    hidden: Hidden,
+    best: Codes,
+    best_scores: Floats,
+) -> Codes:
+    """Fill each row of `best` from the items in its row of `found`, -1 for none; returns the list lengths.
+
+    `found` are rows of `items`, `codes` their codes, `column` and `listed` those of `PreparedItems`.
+    """
+    k, dim = best.shape[1], items.shape[1]
+    marked = np.zeros(len(column), np.bool_)
+    columns, scores = np.empty(k, np.int64), np.empty(k, np.float32)
+    lengths = np.empty(len(users), np.int64)
+    for row in range(len(users)):
+        for item in hidden.items[hidden.starts[row] : hidden.ends[row]]:
+            marked[item] = True
+        size = 0
+        for item in found[row]:
+            if item < 0 or marked[codes[item]]:
+                continue
+            place = column[codes[item]]
+            score: Any = np.float32(0)
+            for at in range(dim):
+                score = score + users[row, at] * items[item, at]
+            worse = size == k and (score < scores[0] or (score == scores[0] and place > columns[0]))
+            if not worse:
+                size = offer(columns, scores, size, place, score)
+        for item in hidden.items[hidden.starts[row] : hidden.ends[row]]:
+            marked[item] = False
+        sort_heap(columns, scores, size)
+        for place in range(k):
+            best[row, place] = listed[columns[place]] if place < size else -1
+            best_scores[row, place] = scores[place] + np.float32(0) if place < size else -np.inf
+        lengths[row] = size
+    return lengths

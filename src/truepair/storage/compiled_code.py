@@ -22,7 +22,6 @@ KERNELS = (
     "ranking/compiled_top_k.py",
     "ranking/greedy_lists.py",
     "ranking/reasons.py",
-    "ranking/approximate/rescoring.py",
     "training/full/histogram.py",
     "training/full/large/table_adam.py",
     "training/full/new_user_rows.py",

@@ -82,11 +82,11 @@ def serve(args: ServeOptions, console: Console) -> None:
     from truepair.serving import check_extra
 
     check_extra()
-    from truepair.serving.demo.files import demo_files
+    from truepair.ranking.approximate.indexing import IndexChoice
     from truepair.serving.demo.visitors import Visitors
+    from truepair.serving.demo.world import demo_files
     from truepair.serving.events.event import Kinds
     from truepair.serving.limits import Limits
-    from truepair.serving.lists.index_choice import IndexChoice
     from truepair.serving.lists.served_model import read_items
     from truepair.serving.page.browsing import add_page
     from truepair.serving.retraining.rounds import RetrainingPlan, check_retrainable

@@ -34,7 +34,7 @@ def export(
     Example:
       truepair export model.events.sqlite -o backup
     """
-    from truepair.serving.events.opening import open_store
+    from truepair.serving.events.store import open_store
     from truepair.serving.transfer.exporting import export_store
 
     with closing(open_store(store, create=False)) as found, closing(found.reader()) as reader:
@@ -78,7 +78,7 @@ def import_files(
       truepair import backup postgresql://ann@localhost/shop
       truepair import clicks.csv items.csv shop.sqlite
     """
-    from truepair.serving.events.opening import open_store
+    from truepair.serving.events.store import open_store
     from truepair.serving.transfer import importing
 
     if len(sources) < 2:

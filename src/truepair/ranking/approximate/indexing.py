@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -14,10 +15,10 @@ import numpy as np
 import torch
 
 from truepair.data.ids import Codes
-from truepair.errors import check_choice, check_number
+from truepair.errors import check_choice, check_number, settle
 from truepair.models.factor_matrices import Rows, n_rows
 from truepair.ranking.approximate import ivf
-from truepair.ranking.approximate.indexed_items import HeadAndTail, IndexedItems, Level
+from truepair.ranking.approximate.indexed_items import HeadAndTail, IndexedItems, Level, unit_items
 from truepair.ranking.hidden import Hidden
 from truepair.ranking.prepared_items import PreparedItems, TopK
 
@@ -51,26 +52,35 @@ class Indexing(NamedTuple):
     recall: float = 1.0
 
 
-def index_items(
-    exact: PreparedItems,
-    users: SampledUsers,
-    kind: str = AUTO,
-    recall: float = 0.99,
-    path: Path | None = None,
-    say: Callable[[str], object] = lambda text: None,
-) -> Indexing:
+@dataclass(frozen=True)
+class IndexChoice:
+    """Whether lists use an index, and which recall it must have."""
+
+    kind: str = AUTO
+    recall: float = 0.99
+    path: Path | None = None
+    """Where the index is kept for the next start; None keeps none."""
+    say: Callable[[str], object] = lambda text: None
+    """Called with sentences on the progress."""
+
+    def __post_init__(self) -> None:
+        settle(self, kind=check_choice("index", self.kind, CHOICES))
+        settle(self, recall=check_number("recall", self.recall, 0, 1, open_low=True))
+
+
+def index_items(exact: PreparedItems, users: SampledUsers, choice: IndexChoice) -> Indexing:
     """The items with an index whose lists have at least the share `recall` of the exact lists' items.
 
     The recall is measured for lists of real users, of whom half choose the effort of a search, and the other
     half check it. If no effort is enough, or if `kind` = "auto" and an index is not worth it, the items are
-    those given, whose lists are exact; the sentence says so. `path` keeps the index for the next time.
+    those given, whose lists are exact; the sentence says so.
     """
-    kind, recall = check_choice("index", kind, CHOICES), check_number("recall", recall, 0, 1, open_low=True)
+    kind, recall = choice.kind, choice.recall
     why_not = _obstacle(exact, users, kind)
     if why_not is not None:
         return Indexing(exact, f"lists are exact: {why_not}")
     started = time.perf_counter()
-    found = _built(exact, path, say)
+    found = _built(exact, choice.path, choice.say)
     chosen = _with_recall(found, users, recall)
     if chosen is None:
         return Indexing(exact, f"lists are exact: no effort of the index ivf reaches the recall {recall:g}.")
@@ -110,7 +120,7 @@ def _built(exact: PreparedItems, path: Path | None, say: Callable[[str], object]
     assert isinstance(exact.items, torch.Tensor)
     rows = np.ascontiguousarray(exact.items.detach().float().numpy())
     split = HeadAndTail.of(rows)
-    unit = split.space.of_items(rows[split.tail])
+    unit = unit_items(rows[split.tail])
     if path is not None and (index := ivf.read_index(path, unit, say)) is not None:
         return IndexedItems(exact, split, index)
     say(f"building the index ivf of {len(rows):,} items …")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -13,7 +16,6 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from truepair.data.sources.sql_urls import Database
 from truepair.errors import InputError, StorageError
-from truepair.serving.events.deadlines import Deadlines
 from truepair.serving.events.records import Row
 
 SCHEMA = "truepair"
@@ -27,6 +29,7 @@ _SETTINGS = f"""
     SET lock_timeout TO '10s';
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'
 """  # a commit waits for the disk
+_LOOK = 0.1  # seconds between looks at deadlines
 _LOST = ("08", "57P")  # classes of errors: no connection, the server stops
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())  # errors are raised, and told by us
 
@@ -116,3 +119,46 @@ def explained(name: str, failed: Callable[[], object] = lambda: None) -> Iterato
         raise StorageError(
             f"the store {name} cannot be used: {reason}; check the server and its rights."
         ) from error
+
+
+# --- deadlines -------------------------------------------------------------------------------------------
+
+
+class Deadlines:
+    """A thread that shuts sockets down: a server that stands still does not heed its own time limits."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, tuple[float, psycopg.Connection[Any]]] = {}
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._watch, daemon=True, name="truepair-deadlines")
+        self._thread.start()
+
+    @contextmanager
+    def within(self, connection: psycopg.Connection[Any], seconds: float) -> Iterator[None]:
+        """What is done here with the connection fails after so many seconds."""
+        with self._lock:
+            self._open[id(connection)] = time.monotonic() + seconds, connection
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open.pop(id(connection), None)
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(_LOOK):
+            now = time.monotonic()
+            with self._lock:
+                for deadline, connection in self._open.values():
+                    if now > deadline:
+                        _shut(connection)
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+        self._thread.join(timeout=5)
+
+
+def _shut(connection: psycopg.Connection[Any]) -> None:
+    with suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as open_one:
+        open_one.shutdown(socket.SHUT_RDWR)

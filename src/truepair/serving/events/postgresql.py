@@ -10,8 +10,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from psycopg import Cursor
-
 from truepair.data.sources.sql_urls import Database
 from truepair.errors import InputError
 from truepair.serving.events.connections import SCHEMA, WRITING, Connection, Connections
@@ -109,33 +107,17 @@ def _locked(connection: Connection) -> Iterator[None]:
         yield
 
 
-class _Statements:
+class _Statements(Transaction):
     """A transaction of PostgreSQL."""
 
-    def __init__(self, cursor: Cursor[Row]) -> None:
-        self._cursor, self.touched = cursor, set[tuple[str, str]]()
-
-    def rows(self, query: str, values: Values = ()) -> list[Row]:
-        """The rows of a query."""
-        return self._cursor.execute(_marked(query), values).fetchall()
-
-    def do(self, statement: str, values: Values = ()) -> int:
-        """How many rows a statement changed."""
-        return self._cursor.execute(_marked(statement), values).rowcount
-
-    def do_all(self, statement: str, rows: Sequence[Values]) -> int:
-        """How many rows a statement changed, done once for each of these values."""
-        if not rows:
-            return 0
-        self._cursor.executemany(_marked(statement), rows)
-        return self._cursor.rowcount
+    def marked(self, query: str) -> bytes:
+        """The query with psycopg's placeholders."""
+        return _marked(query)
 
     def insert(self, events: Sequence[Event]) -> int:
         """How many of these events are new, and now stored; one statement for all."""
-        if not events:
-            return 0
         columns = [list(column) for column in zip(*events, strict=True)]
-        return self._cursor.execute(_INSERT_ALL, columns).rowcount
+        return int(self.cursor.execute(_INSERT_ALL, columns).rowcount) if events else 0
 
 
 def _marked(query: str) -> bytes:

@@ -1,19 +1,20 @@
-"""EventStore, EventReader: a store in an SQLite file. An event that is acknowledged is on the disk, once."""
+"""open_store; EventStore, EventReader: a store in an SQLite file. What is acknowledged is on the disk, once."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
-from truepair.errors import StorageError
-from truepair.serving.events.event import Event
+from truepair.data.sources.sql_urls import is_url, parse_url
+from truepair.errors import InputError, StorageError
 from truepair.serving.events.migrations import SQLITE as MIGRATIONS
 from truepair.serving.events.reading import StoreReader, Values
 from truepair.serving.events.records import Row
-from truepair.serving.events.writing import INSERT, StoreWriter, Transaction
+from truepair.serving.events.writing import StoreWriter, Transaction
 
 _APPLICATION = 0x74727065  # "trpe": what the file says it belongs to
 _WAIT = 10.0  # seconds for another process to finish its transaction
@@ -72,7 +73,7 @@ class EventStore(StoreWriter):
     def writing(self, limited: bool = True) -> Iterator[Transaction]:
         """A transaction; readers notice by the file what it changes."""
         with self._lock, _explained(self.path), self._transaction():
-            yield _Statements(self._database)
+            yield Transaction(self._database.cursor())
 
     def reader(self) -> EventReader:
         """A reader of the same file."""
@@ -81,29 +82,6 @@ class EventStore(StoreWriter):
     def close(self) -> None:
         """Write everything to the main file."""
         self._database.close()
-
-
-class _Statements:
-    """A transaction of SQLite."""
-
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database, self.touched = database, set[tuple[str, str]]()
-
-    def rows(self, query: str, values: Values = ()) -> list[Row]:
-        """The rows of a query."""
-        return self._database.execute(query, values).fetchall()
-
-    def do(self, statement: str, values: Values = ()) -> int:
-        """How many rows a statement changed."""
-        return self._database.execute(statement, values).rowcount
-
-    def do_all(self, statement: str, rows: Sequence[Values]) -> int:
-        """How many rows a statement changed, done once for each of these values."""
-        return max(self._database.executemany(statement, rows).rowcount, 0)
-
-    def insert(self, events: Sequence[Event]) -> int:
-        """How many of these events are new, and now stored."""
-        return self.do_all(INSERT, events)
 
 
 class EventReader(StoreReader):
@@ -168,6 +146,33 @@ class EventReader(StoreReader):
     def close(self) -> None:
         """Close the file."""
         self._database.close()
+
+
+def open_store(place: str | Path, *, create: bool = True) -> StoreWriter:
+    """The store of an SQLite file (a path or sqlite:///…), or of PostgreSQL (postgresql://…).
+
+    It is made or migrated if needed; with `create` False, a file that is not there is an error.
+    """
+    if not is_url(place):
+        return _file(Path(place).expanduser(), create)
+    database = parse_url(str(place))
+    if database.engine == "sqlite":
+        return _file(Path(database.address), create)
+    if database.engine != "postgresql":
+        raise InputError(
+            f"{database.shown} cannot be a store; give the path of an SQLite file or postgresql://…"
+        )
+    if missing := [name for name in ("psycopg", "psycopg_pool") if find_spec(name) is None]:
+        raise InputError(f"a store in PostgreSQL needs {', '.join(missing)}: pip install 'truepair[serve]'")
+    from truepair.serving.events.postgresql import PostgresqlStore
+
+    return PostgresqlStore(database)
+
+
+def _file(path: Path, create: bool) -> EventStore:
+    if not create and not path.is_file():
+        raise InputError(f"there is no store {path}; give the file or the URL of one.")
+    return EventStore(path)
 
 
 def newer_version(name: str, found: int, known: int) -> StorageError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 from truepair.serving.events.event import Event
 from truepair.serving.events.reading import StoreReader, Values
@@ -20,7 +20,7 @@ from truepair.serving.events.records import (
 )
 
 _VALUES = '("user", item, kind, weight, time, id, value, comment)'
-INSERT = f"INSERT INTO events {_VALUES} VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+_INSERT = f"INSERT INTO events {_VALUES} VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _INSERT_FIRST = f"""
     INSERT INTO events {_VALUES} SELECT ?, ?, ?, ?, ?, ?, ?, ?
     WHERE NOT EXISTS (SELECT 1 FROM events WHERE "user" = ? AND item = ? AND kind = ?)
@@ -29,27 +29,40 @@ _INSERT_FIRST = f"""
 _COMPARED = {'"time"': "coalesce({0}.{1}, -9000000000000000000)"}  # a null equals nothing
 
 
-class Transaction(Protocol):
-    """Statements that are done together or not at all."""
+class Transaction:
+    """Statements that are done together or not at all; each value has the placeholder ?."""
 
-    touched: set[tuple[str, str]]
-    """("user" or "item", id) of what readers must read again."""
+    def __init__(self, cursor: Any) -> None:
+        self.cursor = cursor
+        """Of the engine's own package."""
+        self.touched: set[tuple[str, str]] = set()
+        """("user" or "item", id) of what readers must read again."""
+
+    def marked(self, query: str) -> Any:
+        """The query with the placeholders of the engine."""
+        return query
 
     def rows(self, query: str, values: Values = ()) -> list[Row]:
         """The rows of a query."""
-        ...
+        self.cursor.execute(self.marked(query), values)
+        found: list[Row] = self.cursor.fetchall()
+        return found
 
     def do(self, statement: str, values: Values = ()) -> int:
         """How many rows a statement changed."""
-        ...
+        self.cursor.execute(self.marked(statement), values)
+        return int(self.cursor.rowcount)
 
     def do_all(self, statement: str, rows: Sequence[Values]) -> int:
         """How many rows a statement changed, done once for each of these values."""
-        ...
+        if not rows:
+            return 0
+        self.cursor.executemany(self.marked(statement), rows)
+        return int(self.cursor.rowcount)
 
     def insert(self, events: Sequence[Event]) -> int:
         """How many of these events are new, and now stored."""
-        ...
+        return self.do_all(_INSERT, events)
 
 
 class StoreWriter(ABC):

@@ -18,6 +18,7 @@ from truepair.errors import InputError, StorageError
 from truepair.evaluation.metrics import Mask
 from truepair.evaluation.task import check_cold
 from truepair.models.factor_matrices import dot_rows
+from truepair.ranking.approximate.indexing import IndexChoice, SampledUsers, index_items
 from truepair.ranking.prepared_items import PreparedItems
 from truepair.recommender import lists
 from truepair.recommender.caller import codes_of
@@ -28,11 +29,11 @@ from truepair.serving.events.reading import StoreReader
 from truepair.serving.id_texts import IdTexts
 from truepair.serving.limits import Limits
 from truepair.serving.lists.histories import UserHistories
-from truepair.serving.lists.index_choice import IndexChoice
 from truepair.serving.lists.item_facts import ItemFacts
 from truepair.serving.refusals import RefusalError
 from truepair.storage.types import Json, Table
 
+_MEASURED = 256  # users by whose lists the recall of an index is measured
 MODEL, EVENTS, POPULARITY = "model", "events", "popularity"
 """What a list is based on: the vector of training, one folded in, or none."""
 
@@ -106,7 +107,10 @@ class ServedModel:
         self.neighbours = lists.Neighbours(model)
         self.exact = Lister.of(dataclasses.replace(model, spec=model.spec.varied(device="cpu")))
         assert isinstance(self.exact.by_scores, PreparedItems)
-        self.indexing = (index or IndexChoice()).applied(self.exact.by_scores, model)
+        codes = np.flatnonzero(model.trained)
+        codes = np.sort(np.random.default_rng(0).permutation(codes)[:_MEASURED])
+        measured = SampledUsers(model.scorer.rows(codes), list(map(model.seen.items_of, codes.tolist())))
+        self.indexing = index_items(self.exact.by_scores, measured, index or IndexChoice())
         """The items, with an index or without, and a sentence about it."""
         self.lister = dataclasses.replace(self.exact, by_scores=self.indexing.items)
         self._slow, self._noticing = threading.Lock(), threading.Lock()  # one large request at a time

@@ -18,8 +18,7 @@ from truepair.recommender import lists
 from truepair.serving.id_texts import escaped
 from truepair.serving.lists.served_model import ServedModel
 from truepair.serving.page.layout import Places, layout
-from truepair.serving.page.searching import CatalogueSearch
-from truepair.serving.page.titles import Titles, titles_of
+from truepair.serving.page.titles import CatalogueSearch, Titles, titles_of
 from truepair.storage.types import Json
 
 MAPPED = 5000

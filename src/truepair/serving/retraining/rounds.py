@@ -14,7 +14,7 @@ from truepair.errors import InputError, check_choice, check_whole
 from truepair.evaluation import Evaluation
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Kinds
-from truepair.serving.events.opening import open_store
+from truepair.serving.events.store import open_store
 from truepair.serving.retraining.decisions import Decision, now_text
 from truepair.serving.retraining.judging import Judgement, judged, n_users
 from truepair.serving.retraining.training_data import TrainingData, split_events

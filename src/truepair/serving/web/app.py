@@ -12,11 +12,11 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from truepair.errors import check_whole
+from truepair.ranking.approximate.indexing import EXACT, IndexChoice
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Event, Kinds
-from truepair.serving.events.opening import open_store
+from truepair.serving.events.store import open_store
 from truepair.serving.limits import Limits
-from truepair.serving.lists.index_choice import EXACT, IndexChoice
 from truepair.serving.lists.micro_batching import MicroBatcher
 from truepair.serving.lists.served_model import ListRequest, PlainList, ServedModel
 from truepair.serving.web import bodies

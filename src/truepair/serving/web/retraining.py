@@ -16,10 +16,10 @@ from pydantic import BaseModel, Field
 from truepair.errors import InputError, StorageError
 from truepair.recommender.estimator import Recommender
 from truepair.serving.refusals import RefusalError
-from truepair.serving.retraining.child import Child
 from truepair.serving.retraining.decisions import DECISIONS, Decision
 from truepair.serving.retraining.rounds import WAYS, RetrainingPlan, check_retrainable
 from truepair.serving.retraining.schedule import Schedule
+from truepair.serving.retraining.trainer import Child
 from truepair.serving.retraining.versions import State, Versions
 from truepair.serving.web.app import Service
 from truepair.serving.web.bodies import RequestBody

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import signal
 import socket
@@ -14,20 +15,26 @@ from typing import Any, cast
 import uvicorn
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from truepair.data.interactions import Interactions
 from truepair.errors import InputError, TruepairError
+from truepair.serving.id_texts import escaped
 from truepair.serving.web.app import Service
-from truepair.serving.web.document import document_router
 from truepair.serving.web.gorse.routes import Gorse
 from truepair.serving.web.guard import Guard, RequestLog
 from truepair.serving.web.protocol import BoundedProtocol
-from truepair.serving.web.routing import refused
+from truepair.serving.web.routing import JSON, CheckedRouter, Gate, plain_value, refused
 from truepair.serving.web.tokens import Tokens, check_binding
+from truepair.storage.templates import rendered
+from truepair.storage.types import Json
 from truepair.storage.versions import package_version
 
 _TELEMETRY = ("tracing", "metrics", "logs", "operation_spans", "auto_configure")  # nothing is sent anywhere
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
+_EXAMPLES = {"kind": "like", "category": "new"}  # of parts of an address
 _IDLE = 30  # seconds that a connection may stay open without a request
 
 
@@ -70,6 +77,41 @@ def application(service: Service) -> Guard:
     for error in (HTTPException, RequestValidationError, TruepairError, RecursionError, Exception):
         app.add_exception_handler(error, refused)
     return Guard(app, service.limits, service.metrics, service.log, service.tokens, service.rates)
+
+
+def document_router(app: FastAPI, gate: Gate, seen: Interactions) -> CheckedRouter:
+    """The routes that describe all routes which the application has so far."""
+    user, item = (ids.ids[0].as_py() for ids in (seen.user_ids, seen.item_ids))
+    text = json.dumps(app.openapi())
+    for name, id in (("USER", user), ("ITEM", item)):
+        text = text.replace(f'"{name}"', json.dumps(plain_value(id)))
+    document: Json = json.loads(text)
+    if gate.tokens:
+        document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)  # FastAPI's own form, which no answer has
+            operation["responses"]["200"].get("content", {}).pop("", None)
+            if not gate.tokens:
+                operation.pop("security", None)
+            for parameter in operation.get("parameters", ()):
+                if parameter["in"] == "path":
+                    is_user = parameter["name"] == "user" or path.startswith("/v1/users/")
+                    parameter["example"] = _EXAMPLES.get(parameter["name"]) or str(user if is_user else item)
+    text, page = escaped(document), rendered("truepair.serving.web", "docs.html", document=document)
+
+    async def openapi() -> Response:
+        """All addresses, with schemas and examples."""
+        return Response(text, media_type=JSON)
+
+    async def docs() -> Response:
+        """The same as a page."""
+        return Response(page, media_type="text/html", headers={"content-security-policy": _POLICY})
+
+    router = CheckedRouter(gate)
+    router.add("GET", "/openapi.json", openapi, "read", listed=False)
+    router.add("GET", "/docs", docs, "read", listed=False)
+    return router
 
 
 def run(service: Service, listening: socket.socket, ready: Callable[[str], object]) -> None:
