@@ -200,7 +200,8 @@ def test_an_index_is_kept_and_read_again(world, tmp_path):
     index_items(exact, people, IndexChoice("ivf", 0.9, path, said.append))
     assert "cannot be used, and is built again" in said[1]
     count = len(said)
-    index_items(PreparedItems.of(items.flip(0)), people, "ivf", 0.9, path, said.append)  # of another model
+    of_another = PreparedItems.of(items.flip(0))
+    index_items(of_another, people, IndexChoice("ivf", 0.9, path, said.append))
     assert [text.split()[0] for text in said[count:]] == ["building"]
 
 

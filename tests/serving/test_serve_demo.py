@@ -17,7 +17,7 @@ from truepair.cli.main import app
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import DownloadError
-from truepair.serving.demo import files
+from truepair.serving.demo import world as world_module
 from truepair.serving.demo.visitors import Visitors
 from truepair.serving.demo.world import demo_files, demo_world
 from truepair.serving.web.tokens import Tokens
@@ -75,7 +75,9 @@ def test_without_the_data_the_world_is_simulated_and_says_so():
 def test_the_models_are_kept_in_the_cache(world, tmp_path, monkeypatch):
     monkeypatch.setenv("TRUEPAIR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(
-        files, "MODELS", {"default": {"dim": 4, "epochs": 2, "auto": False}, "ease": {"encoder": "ease"}}
+        world_module,
+        "MODELS",
+        {"default": {"dim": 4, "epochs": 2, "auto": False}, "ease": {"encoder": "ease"}},
     )
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir(), two.mkdir()
@@ -83,7 +85,7 @@ def test_the_models_are_kept_in_the_cache(world, tmp_path, monkeypatch):
     facts = tp.Recommender.load(first.model).facts_
     low, high = facts["intervals"]["test ndcg@10"]
     assert low <= facts["metrics"]["test ndcg@10"] <= high
-    monkeypatch.setattr(files, "fitted", None)  # nothing is fitted again
+    monkeypatch.setattr(world_module, "fitted", None)  # nothing is fitted again
     second = demo_files(two, world=world)
     assert second.model.read_bytes() == first.model.read_bytes()
     assert tp.Recommender.load(second.beside).encoder == "ease"
@@ -92,7 +94,9 @@ def test_the_models_are_kept_in_the_cache(world, tmp_path, monkeypatch):
 
 def test_a_damaged_model_of_the_cache_is_fitted_again(world, tmp_path, monkeypatch):
     monkeypatch.setenv("TRUEPAIR_CACHE", str(tmp_path))
-    monkeypatch.setattr(files, "MODELS", {"default": {"encoder": "popular"}, "ease": {"encoder": "ease"}})
+    monkeypatch.setattr(
+        world_module, "MODELS", {"default": {"encoder": "popular"}, "ease": {"encoder": "ease"}}
+    )
     place = tmp_path / "files"
     place.mkdir()
     demo_files(place, world=world)

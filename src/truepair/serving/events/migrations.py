@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from truepair.errors import StorageError
+
 _ITEMS = """
     CREATE TABLE items (
         item TEXT PRIMARY KEY,
@@ -54,3 +56,10 @@ def _versions(number: str) -> list[list[str]]:
 SQLITE = _versions("INTEGER PRIMARY KEY AUTOINCREMENT")
 POSTGRESQL = _versions("BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
 """Statements by version; the version of a store is the number of those done."""
+
+
+def newer_version(name: str, found: int, known: int) -> StorageError:
+    """The error about a store of a newer truepair."""
+    return StorageError(
+        f"{name} has version {found} of the store, and this truepair knows {known}; install a newer truepair."
+    )

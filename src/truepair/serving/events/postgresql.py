@@ -15,9 +15,9 @@ from truepair.errors import InputError
 from truepair.serving.events.connections import SCHEMA, WRITING, Connection, Connections
 from truepair.serving.events.event import Event
 from truepair.serving.events.migrations import POSTGRESQL as MIGRATIONS
+from truepair.serving.events.migrations import newer_version
 from truepair.serving.events.reading import StoreReader, Values
 from truepair.serving.events.records import Row
-from truepair.serving.events.store import newer_version
 from truepair.serving.events.watching import CHANNEL, Watcher
 from truepair.serving.events.writing import StoreWriter, Transaction
 

@@ -1,4 +1,4 @@
-"""open_store; EventStore, EventReader: a store in an SQLite file. What is acknowledged is on the disk, once."""
+"""open_store; EventStore, EventReader: a store in an SQLite file. What is acknowledged is on the disk."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from truepair.data.sources.sql_urls import is_url, parse_url
 from truepair.errors import InputError, StorageError
 from truepair.serving.events.migrations import SQLITE as MIGRATIONS
+from truepair.serving.events.migrations import newer_version
 from truepair.serving.events.reading import StoreReader, Values
 from truepair.serving.events.records import Row
 from truepair.serving.events.writing import StoreWriter, Transaction
@@ -173,13 +174,6 @@ def _file(path: Path, create: bool) -> EventStore:
     if not create and not path.is_file():
         raise InputError(f"there is no store {path}; give the file or the URL of one.")
     return EventStore(path)
-
-
-def newer_version(name: str, found: int, known: int) -> StorageError:
-    """The error about a store of a newer truepair."""
-    return StorageError(
-        f"{name} has version {found} of the store, and this truepair knows {known}; install a newer truepair."
-    )
 
 
 @contextmanager
