@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from truepair.data.datasets import loading, parsers
+from truepair.data.datasets import parsers
 from truepair.data.datasets.dataset import Addresses, Archive, Dataset, Wheel
 from truepair.data.datasets.download import sha256_of
 from truepair.data.datasets.loading import fetch, load, load_split, load_titles, load_truth, locate

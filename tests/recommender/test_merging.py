@@ -1,8 +1,9 @@
-"""Known and new interactions as one."""
+"""Known and new interactions as one: what one reading of all events gives."""
 
 import numpy as np
 import pytest
 
+import truepair as tp
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
@@ -78,3 +79,100 @@ def test_what_is_new_counts_among_likes_and_dislikes():
     assert disliked_of(found) == {("a", "y"), ("b", "y")}
     assert set(pairs_of(found)) == {("a", "x"), ("b", "z"), ("d", "y")}
     assert merged(of([("a", "x")]), of([("b", "y")])).disliked is None
+
+
+# --- one rule for repeats ------------------------------------------------------------------------------
+
+OLD = {
+    "user": ["a", "a", "a", "b", "b", "c"], "item": ["x", "x", "y", "x", "z", "y"],
+    "kind": ["view", "buy", "view", "view", "return", "view"], "time": [10, 20, 30, 40, 50, 60],
+    "weight": [50.0, 2.0, 1.0, 4.0, 1.0, 3.0],
+}  # fmt: skip
+NEW = {
+    "user": ["a", "a", "b", "d", "b"], "item": ["x", "y", "z", "x", "x"],
+    "kind": ["view", "return", "buy", "view", "view"], "time": [70, 80, 90, 100, 110],
+    "weight": [1.0, 1.0, 2.0, 5.0, 1.0],
+}  # fmt: skip
+BOTH = {name: OLD[name] + NEW[name] for name in OLD}
+RULES = {
+    "the last": {},
+    "the first": {"duplicates": "first"},
+    "the sum": {"duplicates": "sum"},
+    "the strongest": {"duplicates": "strongest"},
+    "kinds": {"feedback": {"view": 1, "buy": 10, "return": -1}},
+    "kinds that are added": {"feedback": {"view": 1, "buy": 10, "return": -1}, "duplicates": "sum"},
+    "counts": {"duplicates": "sum", "counts": "log"},
+    "counts without times": {"duplicates": "sum", "counts": "cap:5", "time": False},
+    "half-lives": {"half_life": "2d"},
+    "half-lives of sums": {"half_life": "2d", "duplicates": "sum"},
+    "the strongest after half-lives": {"half_life": "2d", "duplicates": "strongest"},
+}
+
+
+def timed(rows, first):
+    n = len(rows["user"])
+    return {**rows, "time": [1_700_000_000 + 86_400 * (first + day) for day in range(n)]}
+
+
+@pytest.mark.parametrize("options", RULES.values(), ids=RULES)
+def test_an_update_of_a_closed_form_is_a_fit_on_all_events(options, tmp_path):
+    """Also through a file, and in two steps."""
+    old, new, both = timed(OLD, 0), timed(NEW, 6), timed(BOTH, 0)
+    fitted = tp.Recommender(encoder="ease", device="cpu").fit(both, **options)
+    model = tp.Recommender(encoder="ease", device="cpu").fit(old, **options)
+    model.save(tmp_path / "m")
+    steps = [{name: column[:3] for name, column in new.items()}, {n: c[3:] for n, c in new.items()}]
+    for found in (model.update(new), tp.load(tmp_path / "m").update(steps[0]).update(steps[1])):
+        assert found.reading_ == fitted.reading_
+        weights = [0 if seen.weight is None else seen.weight for seen in (found.seen_, fitted.seen_)]
+        np.testing.assert_allclose(*weights, rtol=1e-12)
+        assert disliked_of(found.seen_) == disliked_of(fitted.seen_)
+        for one, other in zip(found.matrices(), fitted.matrices(), strict=True):
+            one, other = (m.toarray() if hasattr(m, "toarray") else m.numpy() for m in (one, other))
+            np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+def test_fifty_plays_and_one_more_are_not_one():
+    model = tp.Recommender(encoder="ease", device="cpu").fit(OLD, duplicates="sum", time=False)
+    model.update({"user": ["a"], "item": ["x"]})
+    assert pairs_of(model.seen_)["a", "x"] == {"weight": 53.0}
+
+
+def test_a_model_of_new_pairs_only_refuses_a_known_one():
+    pairs = {"user": ["a", "b"], "item": ["x", "y"]}
+    model = tp.Recommender(encoder="ease", device="cpu").fit(pairs, duplicates="error")
+    with pytest.raises(InputError, match=r"user 'b' has item 'y' already, .*duplicates='last'"):
+        model.update({"user": ["b", "c"], "item": ["y", "x"]})
+    assert model.update({"user": ["b", "c"], "item": ["y", "x"]}, duplicates="last").seen_.n_users == 3
+
+
+def test_data_that_were_read_without_a_rule_of_the_model_are_refused():
+    model = tp.Recommender(encoder="ease", device="cpu").fit(OLD, feedback=RULES["kinds"]["feedback"])
+    plain = tp.read_interactions(NEW)
+    with pytest.raises(InputError, match=r"with feedback = None, and those of the model with \{'view'"):
+        model.update(plain)
+    assert model.update(tp.read_interactions(NEW, **model.reading_)).seen_.disliked is not None
+    split = tp.split_random(tp.read_interactions(OLD), 0.3, seed=1)
+    with pytest.raises(InputError, match=r"were read with feedback = None.*\*\*model.reading_"):
+        model.evaluate(split)
+
+
+def test_options_of_reading_work_where_they_are_advised(tmp_path):
+    path = tmp_path / "today.csv"
+    path.write_text("user,item\na,x\n,y\nb,x\nb,y\n")
+    model = tp.Recommender(encoder="ease", device="cpu")
+    with pytest.raises(InputError, match="pass missing='drop'"):
+        model.fit(path)
+    model.fit(path, missing="drop")
+    assert model.reading_ == {"missing": "drop"}
+    assert len(model.update(path).seen_) == 3  # the recipe drops such rows too
+    other = tp.Recommender(encoder="ease", device="cpu").fit({"user": ["a", "b"], "item": ["x", "y"]})
+    with pytest.raises(InputError, match="pass missing='drop'"):
+        other.update(path)
+    assert len(other.update(path, missing="drop").seen_) == 4 - 1
+    with pytest.raises(InputError, match=r"'missing' is no parameter .* give it to read_interactions"):
+        tp.tune(path, missing="drop")
+    with pytest.raises(InputError, match="missing = 'drop' has no effect on data that were read already"):
+        model.fit(tp.read_interactions(path, missing="drop"), missing="drop")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'mising'"):
+        model.fit(path, mising="drop")

@@ -119,7 +119,11 @@ def test_everything_goes_in_and_out_at_every_stage(name, weighted, tmp_path):
     source = read_interactions(columns, dislikes=True) if weighted else read_interactions(columns)
     model = Recommender(**LIVING[name]).fit(source)
     stages = [model.model_]
-    model.update({"user": [1, 99], "item": [77, 2]}, **({} if model.spec_.closed_form else {"epochs": 0}))
+    model.update(
+        {"user": [1, 99], "item": [77, 2]},
+        dislikes=False,
+        **({} if model.spec_.closed_form else {"epochs": 0}),
+    )
     stages.append(model.model_)
     model.forget(users=[0], items=[5])
     stages.append(model.model_)

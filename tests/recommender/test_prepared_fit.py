@@ -60,7 +60,7 @@ def test_a_model_of_the_folder_is_that_of_the_pairs(data, name):
 def test_the_engine_of_threads_takes_the_folder(data):
     sgd = {"optimizer": "sgd", "weight_decay": 0, "l2_users": 0.1, "learning_rate": 0.1, "validation": 0}
     model = tp.Recommender(**QUICK, loss="bpr", sampler="uniform", engine="cpu", **sgd).fit(data[1])
-    assert model.seen_ == data[0].pairs_only(weights=True)
+    assert model.seen_ == data[0].known()
 
 
 def test_the_codes_have_32_bits_and_are_not_copied(data):
@@ -70,7 +70,7 @@ def test_the_codes_have_32_bits_and_are_not_copied(data):
     assert opened == pairs
     made = split_for_fitting(str(folder), None, 0.0, 0)
     assert not made.train.items.flags.owndata
-    assert not joined([made.train]).pairs_only(weights=True).items.flags.owndata
+    assert not joined([made.train]).known().items.flags.owndata
 
 
 def test_saving_updating_and_new_users(data, tmp_path):

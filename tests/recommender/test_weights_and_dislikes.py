@@ -236,3 +236,18 @@ def test_a_dislike_that_is_liked_is_refused_in_a_file(disliking, tmp_path):
     save_model(tmp_path / "m", with_dislikes(model, model.seen.keys[:1].copy()))
     with pytest.raises(StorageError, match="both interactions and disliked"):
         load_model(tmp_path / "m")
+
+
+# --- updates -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"scoring": "dot", "temperature": 1.0}], ids=["cosine", "dot"])
+def test_new_users_of_an_update_have_their_weights_and_dislikes(options, plain):
+    """Their vectors are those of folding in, by weights and dislikes."""
+    model = Recommender(**{**QUICK, "dim": 8, **options}).fit(plain)
+    rows = {"user": [99] * 5, "item": [0, 2, 4, 1, 3], "weight": [1.0, 1.0, 1.0, 30.0, -1.0]}
+    history = read_interactions(rows, dislikes=True)
+    folded = model.fold_in(history).matrices()[0]
+    updated = Recommender(**{**QUICK, "dim": 8, **options}).fit(plain).update(history, epochs=0)
+    row = updated.seen_.user_ids.codes([99], "user")
+    torch.testing.assert_close(updated.matrices()[0][row], folded, rtol=1e-4, atol=1e-5)

@@ -70,9 +70,14 @@ class Reading:
             found = found.with_min_rating(self.min_rating)
         return found if self.core is None else found.k_core(*_cores(self.core))
 
-    def read(self, source: str, console: Console) -> tp.Interactions:
-        """`interactions`; says what was read."""
-        found = self.interactions(source, not console.quiet)
+    def read(self, source: str, console: Console, known: tp.Interactions | None = None) -> tp.Interactions:
+        """`interactions`; says what was read. Files are read as known data were, but for what is given."""
+        if known is None or find_source(source) is not None:
+            found = self.interactions(source, not console.quiet)
+        else:
+            from truepair.recommender.holdout import read_alike
+
+            found = read_alike(source, known, self.for_files())
         console.say(described(found))
         return found
 

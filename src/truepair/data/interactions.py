@@ -272,9 +272,16 @@ class Interactions:
         places = None if self.origin.places is None else self.origin.places[chosen]
         return made.made_from(self.origin._replace(places=places))
 
-    def pairs_only(self, *, weights: bool = False) -> Interactions:
-        """The same pairs and dislikes without rating and time; `weights` keeps the weights."""
-        return without_columns(self, ("rating", "time") if weights else EXTRA, history=())
+    def pairs_only(self) -> Interactions:
+        """The same pairs and dislikes, and nothing else."""
+        return without_columns(self, EXTRA, history=())
+
+    def known(self) -> Interactions:
+        """What a model keeps: pairs, weights and dislikes; events only where a weight is made of several."""
+        made, policy = without_columns(self, ("rating", "time"), history=()), self.origin.policy
+        if self.origin.log is None or not policy.changes_weights:
+            return made
+        return made.made_from(Origin(policy, self.log.without(["rating"])))
 
     def with_min_rating(self, least: float) -> Interactions:
         """Only rows with a rating of `least` or more. Users and items without a remaining row are removed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -27,6 +27,8 @@ class Policy:
     half_life: str | None = None
     now: object = None
     counts: str | None = None
+    reading: Mapping[str, Any] | None = None
+    """The options of reading that say what rows mean, as far as they were given; None: nothing was read."""
 
     @property
     def changes_weights(self) -> bool:
@@ -128,7 +130,8 @@ class Log:
         """The log without these columns; a policy that needs one of them becomes "last"."""
         policy = self.policy
         if "weight" in columns:
-            policy = Policy("last" if policy.duplicates in ("strongest", "sum") else policy.duplicates)
+            kept = "last" if policy.duplicates in ("strongest", "sum") else policy.duplicates
+            policy = Policy(kept, reading=policy.reading)
         if "rating" in columns and policy.duplicates == "max":
             policy = replace(policy, duplicates="last")
         nothing: dict[str, Any] = dict.fromkeys(columns)

@@ -246,7 +246,7 @@ def _interactions(rows: _Rows, policy: Policy) -> Interactions:
     keys += item_codes
     del user_codes, item_codes
     extra = {role: column.to_numpy(zero_copy_only=False) for role, column in columns.items()}
-    events = (keys, dict(extra)) if "time" in extra else None
+    events = (keys, dict(extra)) if "time" in extra or policy.changes_weights else None
     disliked: Codes | None = None
     if "disliked" in extra:
         liked, disliked = part_dislikes(keys, extra, extra.pop("disliked"), policy.duplicates)

@@ -20,7 +20,7 @@ from truepair.recommender.caller import Output, Unknown, output_of, to_output
 from truepair.recommender.features.new_items import add_items
 from truepair.recommender.features.tables import FeatureTables
 from truepair.recommender.fitting import fit_split
-from truepair.recommender.holdout import opened, split_for_fitting
+from truepair.recommender.holdout import check_alike, opened, split_for_fitting
 from truepair.recommender.model import Model
 from truepair.recommender.model_file import load_model, save_model
 from truepair.recommender.reindexing import fold_in_users
@@ -110,9 +110,13 @@ class Recommender(Parameters):
         budget: str | float | None = None,
         checkpoint: str | Path | None = None,
         progress: bool = False,
+        **reading: Any,
     ) -> Self:
         """Learn from an `Interactions`, a `Split` (its test part is not used), or any source that
-        `read_interactions` takes.
+        `read_interactions` takes, with its options as further arguments: fit("log.csv", missing="drop").
+
+        The model keeps how its data were read (`reading_`): `update`, `truepair evaluate` and the
+        service read alike.
 
         Without a validation part, automatic settings are judged by a tenth of the pairs, held out in the way
         of `hold_out`; then the model learns from everything. `budget` limits the time of both, as seconds or
@@ -129,7 +133,7 @@ class Recommender(Parameters):
         (user) with an interaction needs a row; cells may be empty.
         """
         spec = self.spec
-        source = opened(interactions)
+        source = opened(interactions, reading)
         train = source.train if isinstance(source, Split) else source
         if train.disliked is not None:
             spec = Spec.of(self.get_params(), disliked=True)
@@ -171,6 +175,9 @@ class Recommender(Parameters):
     def check_unseen(self, split: Split, on: Literal["valid", "test"]) -> None:
         """Raise if this part of a split was among the data of `fit`."""
         model, target = self._fitted(), split.valid if on == "valid" else split.test
+        own, rules = split.train.origin.policy.reading, model.seen.origin.policy.reading
+        if own is not None and rules is not None:
+            check_alike(own, rules)
         if (split.train.user_ids, split.train.item_ids) != (model.seen.user_ids, model.seen.item_ids):
             raise InputError(
                 "the model was fitted on other users or items; fit and evaluate on one split. After an "
@@ -212,6 +219,10 @@ class Recommender(Parameters):
 
     spec_ = property(lambda self: self._fitted().spec, doc="The spec that was fitted, with what was chosen.")
     seen_ = property(lambda self: self._fitted().seen, doc="The interactions that are not recommended again.")
+    reading_ = property(
+        lambda self: dict(self._fitted().seen.origin.policy.reading or {}),
+        doc="How its data were read: the options of `read_interactions` that say what rows mean.",
+    )
     popularity_ = property(
         lambda self: self._fitted().popularity, doc="How many users each item had in training."
     )
@@ -285,28 +296,37 @@ class Recommender(Parameters):
         """The table of pairs with their scores, those of `recommend`; a higher score ranks higher."""
         return to_output(lists.score_pairs(self._fitted(), pairs), output_of(pairs))
 
-    def fold_in(self, history: Source, *, unknown: Literal["error", "drop"] = "error") -> Recommender:
+    def fold_in(
+        self, history: Source, *, unknown: Literal["error", "drop"] = "error", **reading: Any
+    ) -> Recommender:
         """A recommender for users who were not trained on, from their interactions; nothing is retrained.
 
         Their vectors are fitted by the same loss while the item vectors stay fixed. For a closed form, the
-        result is exact. The users of the result are those of `history` with at least one known item.
+        result is exact. The users of the result are those of `history` with at least one known item. Options
+        of `read_interactions` are taken, too; without them every row is a like.
         """
-        return with_model(fold_in_users(self._fitted(), history, unknown), output_of(history))
+        return with_model(fold_in_users(self._fitted(), history, unknown, reading), output_of(history))
 
     # --- updating --------------------------------------------------------------------------------------
 
-    def update(self, new: Source, *, epochs: int | None = None, progress: bool = False) -> Self:
+    def update(
+        self, new: Source, *, epochs: int | None = None, progress: bool = False, **reading: Any
+    ) -> Self:
         """Learn from new interactions, an `Interactions` or any source that `read_interactions` takes.
 
+        They are read as the data of the fit were, but for options of `read_interactions` that are given.
+        Weights and dislikes are those of known and new events together, by the rule for repeats
+        (`duplicates`, `half_life`, `counts`); what is new is later.
+
         The model goes on from where it is: it trains for `epochs` epochs (5 by default) on all pairs that it
-        knows, validation pairs too, and the new ones. A pair that is known counts once. New users and items
+        knows, validation pairs too, and the new ones. New users and items
         get vectors that are fitted against the known ones first, and are then refined with them; with
         epochs=0 the known vectors stay as they are. Settings are those of the fit; automatic ones are not
         searched again, and EASE of a blend is solved again. A closed form equals a new fit on all pairs.
 
         If anything fails, the model is unchanged. `facts_["updates"]` has a record of each update.
         """
-        self.model_, self.result_ = updated(self._fitted(), new, epochs, progress)
+        self.model_, self.result_ = updated(self._fitted(), new, epochs, progress, reading)
         return self
 
     def forget(

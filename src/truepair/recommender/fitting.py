@@ -56,7 +56,7 @@ def fit_split(
     score = result.score
     if validation is not None and spec.blend is not None:
         score = validation.score(*scorer.matrices())
-    seen = joined([train] if split.valid is None else [train, split.valid]).pairs_only(weights=True)
+    seen = joined([train] if split.valid is None else [train, split.valid]).known()
     model = Model(
         dataclasses.replace(spec, searched=()), scorer.on_cpu(), seen, train.item_counts,
         trained=train.user_counts > 0, added=np.zeros(train.n_items, dtype=bool),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from truepair.data.interactions import Interactions, Origin, without_columns
 from truepair.data.log import Log, joined_log
 from truepair.data.prepared.opening import is_prepared, open_prepared
 from truepair.data.reading import read_interactions
+from truepair.data.rows.options import RULES, ReadOptions
 from truepair.data.rows.pairs import interactions_of
 from truepair.data.split import Mask, Split, disjoint_split
 from truepair.data.split_recipes import (
@@ -22,7 +24,7 @@ from truepair.data.split_recipes import (
 )
 from truepair.errors import InputError, check_choice, check_number, check_whole
 from truepair.spec import HOLD_OUTS
-from truepair.storage.types import Array, Source
+from truepair.storage.types import Array, Json, Source
 
 
 def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, seed: int = 0) -> Split:
@@ -47,7 +49,7 @@ def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, 
             "hold_out = 'time' compares the times of different users, but here a time is a position in one "
             "user's history; use hold_out='last'."
         )
-    if how != "random" and interactions.stored_log is not None:
+    if how != "random" and interactions.time is not None and interactions.stored_log is not None:
         return _hold_out_events(interactions, interactions.stored_log, how, share, seed)
     held_out = _without_isolated(interactions, later_pairs(interactions, how, share, seed))
     if not held_out.any():
@@ -131,19 +133,56 @@ def split_for_fitting(source: Source, valid: Source, share: float, seed: int, ho
     nothing = everything.take(np.zeros(len(everything), dtype=bool))
     if valid is None and len(everything):
         return disjoint_split(everything, None, nothing, "given()")  # nothing to compare
-    return split_given(everything, nothing, None if valid is None else as_interactions(valid))
+    return split_given(everything, nothing, None if valid is None else read_alike(valid, everything))
 
 
-def opened(source: Source) -> Interactions | Split:
-    """A Split or Interactions as they are; anything else is read."""
-    if isinstance(source, Split | Interactions):
-        return source
-    return open_prepared(source) if is_prepared(source) else read_interactions(source)
+def opened(source: Source, options: Json | None = None) -> Interactions | Split:
+    """A Split or Interactions as they are; anything else is read, with these options."""
+    if not isinstance(source, Split | Interactions):
+        is_plain = is_prepared(source) and not options
+        return open_prepared(source) if is_plain else read_interactions(source, **(options or {}))
+    for name, value in (options or {}).items():
+        if name not in ReadOptions.__dataclass_fields__:
+            raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
+        raise InputError(
+            f"{name} = {value!r:.60} has no effect on data that were read already; give it to "
+            "read_interactions."
+        )
+    return source
 
 
-def as_interactions(source: Source) -> Interactions:
-    """`source`, read unless it is Interactions already."""
-    return source if isinstance(source, Interactions) else read_interactions(source)
+def as_interactions(source: Source, options: Json | None = None) -> Interactions:
+    """`source`, read with these options unless it is Interactions already."""
+    return source if isinstance(source, Interactions) else read_interactions(source, **(options or {}))
+
+
+def read_alike(source: Source, known: Interactions, options: Json | None = None) -> Interactions:
+    """Interactions by the rules by which the known ones were read, but for these options.
+
+    Raise if they were read already, by other rules than these.
+    """
+    before = known.origin.policy.reading
+    rules = {**(before or {}), **(options or {})}
+    if isinstance(source, Interactions):
+        found = source
+    elif is_prepared(source):
+        found = read_interactions(source, **(options or {}))
+    else:
+        return read_interactions(source, **rules)
+    own = found.origin.policy.reading
+    if own is not None and before is not None:
+        check_alike(own, rules)
+    return found
+
+
+def check_alike(own: Mapping[str, Any], rules: Mapping[str, Any]) -> None:
+    """Raise if interactions were read without a rule of a model, or with another one."""
+    for name in [name for name in RULES if name in rules and own.get(name) != rules[name]]:
+        raise InputError(
+            f"these interactions were read with {name} = {own.get(name)!r}, and those of the model with "
+            f"{rules[name]!r}; read them with read_interactions(…, **model.reading_), or leave that to "
+            "the model: give it the path or the table."
+        )
 
 
 def joined(parts: Sequence[Interactions]) -> Interactions:
@@ -166,10 +205,11 @@ def joined(parts: Sequence[Interactions]) -> Interactions:
         disliked=np.setdiff1d(np.concatenate(disliked), liked) if disliked else None,
     )  # fmt: skip
     logs = {id(part.origin.log): part.origin.log for part in parts}
-    if time is None or None in logs.values():
-        return made
+    found = [log for log in logs.values() if log is not None and (log.time is None) == (time is None)]
+    if len(found) < len(logs):
+        return made.made_from(Origin(first.origin.policy))
     # parts of a cut have logs of their own, with the later events of earlier pairs; others share one
-    made = made.made_from(Origin(first.origin.policy, joined_log([log for log in logs.values() if log])))
+    made = made.made_from(Origin(first.origin.policy, joined_log(found)))
     return interactions_of(made.log.without(("rating",))) if len(logs) > 1 else made
 
 

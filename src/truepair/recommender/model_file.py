@@ -16,8 +16,11 @@ import torch
 from torch import Tensor
 
 from truepair.data.ids import Codes, IdMap
-from truepair.data.interactions import Interactions, trusted_interactions
+from truepair.data.interactions import Interactions, Origin, trusted_interactions
+from truepair.data.log import Log, Policy
 from truepair.data.prepared.id_files import id_arrays, id_type, ids_of_arrays
+from truepair.data.rows.options import ReadOptions
+from truepair.data.rows.pairs import interactions_of
 from truepair.data.tables.features import FeatureEncoding
 from truepair.errors import InputError, StorageError, check_choice, check_number, check_whole
 from truepair.models.factor_matrices import Rows, by_columns
@@ -80,6 +83,8 @@ def save_model(path: str | Path, model: Model, output: str = "arrow", updatable:
     for name, array in optional.items():
         if array is not None:
             tensors[name] = array if isinstance(array, Tensor) else torch.from_numpy(array.copy())
+    if seen.stored_log is not None:
+        tensors |= _events(seen.stored_log)
     if scorer.history is not None and not _same_rows(scorer.history, seen.weighted_csr()):
         tensors |= _rows("history", scorer.history)
     described = {
@@ -87,6 +92,7 @@ def save_model(path: str | Path, model: Model, output: str = "arrow", updatable:
         "user ids": id_type(seen.user_ids.ids.type), "item ids": id_type(seen.item_ids.ids.type),
         "tau of each user": isinstance(model.tau, tuple),
         "data": model.data, "updates": model.n_updates, "new pairs": model.new_pairs,
+        "reading": seen.origin.policy.reading,
     }  # fmt: skip
     if (found := model.item_map) is not None:
         described["features"] = {
@@ -100,10 +106,10 @@ def load_model(path: str | Path) -> Stored:
     path = Path(path)
     tensors, facts = read_tensors(path, KIND, VERSION, since=1)
     try:
-        _check_object("facts", facts)
+        _object("facts", facts)
         if "model" not in facts:
             tensors, facts = upgraded(tensors, facts)
-        _check_object("facts", facts["facts"])
+        _object("facts", facts["facts"])
         return _checked(tensors, facts["model"], facts["facts"])
     except _ERRORS as error:
         reason = str(error) if isinstance(error, InputError | StorageError) else repr(error)
@@ -118,6 +124,9 @@ def _checked(tensors: Tensors, described: Json, facts: Json) -> Stored:
         raise InputError("it has no items.")
     n_users, n_items = len(user_ids), len(item_ids)
     seen = _seen(tensors, user_ids, item_ids)
+    if (reading := described.get("reading")) is not None:
+        policy = ReadOptions(**_object("reading", reading)).policy
+        seen = seen.made_from(Origin(policy, _log(tensors, policy, seen)))
     scorer = _scorer(tensors, spec, seen)
     popularity = stored("popularity", tensors, torch.int64, n_items)
     total = float(popularity.double().sum())
@@ -226,6 +235,37 @@ def _seen(tensors: Tensors, user_ids: IdMap, item_ids: IdMap) -> Interactions:
     return Interactions(users, codes, user_ids, item_ids, weight=weight, disliked=disliked)
 
 
+_EVENTS = {"time": None, "weight": torch.float64, "disliked": torch.bool}
+
+
+def _events(log: Log) -> dict[str, Tensor]:
+    """The events of a log; its users as where the events of each begin."""
+    counts = np.bincount(log.users, minlength=len(log.user_ids))
+    found = {"starts": np.concatenate([[0], np.cumsum(counts)]), "items": log.items.astype(np.int32)}
+    found |= {name: getattr(log, name) for name in _EVENTS if getattr(log, name) is not None}
+    return {f"events.{name}": torch.from_numpy(column.copy()) for name, column in found.items()}
+
+
+def _log(tensors: Tensors, policy: Policy, seen: Interactions) -> Log | None:
+    """The events of a file, in order; None if it has none."""
+    if "events.starts" not in tensors:
+        return None
+    starts, items = tensors["events.starts"], stored("events.items", tensors, torch.int32, None)
+    n, counts = len(items), divided("events.starts", starts, len(items), seen.n_users)
+    columns: Json = {}
+    for name, kind in _EVENTS.items():
+        if (column := tensors.get(f"events.{name}")) is not None:
+            kind = kind or (torch.int64 if column.dtype == torch.int64 else torch.float64)
+            columns[name] = stored(f"events.{name}", tensors, kind, n).numpy()
+    if n and not 0 <= int(items.min()) <= int(items.max()) < seen.n_items:
+        raise InputError(f"events.items has codes that are not among {seen.n_items} items.")
+    users = np.repeat(np.arange(seen.n_users), counts.numpy())
+    log = Log(users, items.numpy(), seen.user_ids, seen.item_ids, policy=policy, **columns)
+    if not np.array_equal(interactions_of(log).keys, seen.keys):
+        raise InputError("its events are not those of its pairs.")
+    return log
+
+
 def _is_canonical(items: npt.NDArray[np.int32], starts: Codes, n_items: int) -> bool:
     """Whether the items of each user are codes, distinct and rising."""
     if not len(items):
@@ -265,9 +305,10 @@ def _updates(facts: Json) -> list[Json]:
     return records
 
 
-def _check_object(what: str, value: object) -> None:
+def _object(what: str, value: object) -> Json:
     if not isinstance(value, dict):
         raise InputError(f"its {what} are a {type(value).__name__}, not an object.")
+    return value
 
 
 def _item_map(tensors: Tensors, described: Json | None, scorer: Scorer) -> FeatureMap | None:
@@ -276,7 +317,7 @@ def _item_map(tensors: Tensors, described: Json | None, scorer: Scorer) -> Featu
         raise InputError("it has either a map of features or what the features are, and not both.")
     if described is None:
         return None
-    _check_object("features", described)
+    _object("features", described)
     encoding = FeatureEncoding.from_json(described["columns"])
     weights = stored("features.map", tensors, torch.float32, len(encoding.names) + 1, scorer.width)
     cosine = described["cosine"]

@@ -16,7 +16,7 @@ from truepair.models.scorer import Scorer
 from truepair.recommender.caller import codes_of
 from truepair.recommender.holdout import as_interactions
 from truepair.recommender.model import Model
-from truepair.storage.types import Source
+from truepair.storage.types import Json, Source
 
 
 def reindexed(model: Model, user_ids: IdMap, item_ids: IdMap) -> Model:
@@ -62,10 +62,10 @@ def _selection(rows: Codes, n: int) -> sp.csr_array:
     return sp.csr_array((np.ones(len(known), np.float32), (known, rows[known])), shape=(len(rows), n))
 
 
-def fold_in_users(model: Model, history: Source, unknown: str) -> Model:
+def fold_in_users(model: Model, history: Source, unknown: str, options: Json | None = None) -> Model:
     """The same items with the users of `history`; nothing is retrained."""
     check_choice("unknown", unknown, ["error", "drop"])
-    new = as_interactions(history)
+    new = as_interactions(history, options)
     item_ids = model.seen.item_ids
     items = item_ids.find(new.item_ids, "item")
     codes_of(item_ids, new.item_ids.outside(np.unique(new.items)), "item", unknown)  # may raise
@@ -76,7 +76,7 @@ def fold_in_users(model: Model, history: Source, unknown: str) -> Model:
     place = np.full(new.n_users, -1)
     place[kept] = np.arange(len(kept))
     user_ids = IdMap(new.user_ids.outside(kept))
-    pairs = new.pairs_only(weights=True).recoded(place, items, user_ids, item_ids)
+    pairs = new.known().recoded(place, items, user_ids, item_ids)
     return dataclasses.replace(
         model,
         scorer=with_users(model.scorer, model.encode(pairs)),

@@ -18,6 +18,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
+from truepair.data.rows.options import ReadOptions
 from truepair.errors import InputError, check_choice, did_you_mean
 from truepair.losses import LOSSES, Loss, Prior
 from truepair.models.closed_forms import ALL_ENCODERS, EASE, ClosedForm
@@ -120,6 +121,11 @@ def check_names(given: Given) -> None:
     """Raise if one of them is not a parameter of a Recommender."""
     for name in given:
         if name not in PARAMETERS:
+            if name in ReadOptions.__dataclass_fields__:
+                raise InputError(
+                    f"{name!r} is no parameter of Recommender, but an option of reading: give it to "
+                    f"read_interactions, and use what that returns."
+                )
             raise InputError(f"{name!r} is not a parameter of Recommender.{did_you_mean(name, PARAMETERS)}")
 
 

@@ -32,6 +32,7 @@ class EvaluateOptions:
 def evaluate(model: ModelFile, args: EvaluateOptions, reading: Reading, console: Console) -> None:
     """Evaluate a model on held-out interactions, or on judged pairs.
 
+    SOURCE is read as the data of the fit were (feedback, columns, missing values, …), but for what is given.
     Interactions that the model was trained on are neither recommended nor counted. Users without a trained
     pair get the most popular items, and are reported apart; --cold separate leaves them out of the means.
 
@@ -53,7 +54,7 @@ def evaluate(model: ModelFile, args: EvaluateOptions, reading: Reading, console:
         given = judged(reading, str(args.candidates))
     else:
         split = reading.prepared_split(args.source)
-        given = reading.interactions(args.source, not console.quiet) if split is None else split.test
+        given = reading.read(args.source, console, fitted.seen_) if split is None else split.test
     fitted.model_ = with_more_users(fitted.model_, given.user_ids)
     target, left_out = held_out(given, fitted.seen_)
     if args.candidates is None:

@@ -36,8 +36,8 @@ class ServeOptions:
         "Titles, pictures and columns of items, a row each. [default: those of the store]", metavar="TABLE"
     )
     feedback: str | None = option(
-        "The kinds of events and their weights, the default first; below 0 is a dislike. [default: "
-        "like=1,dislike=-1]",
+        "The kinds of events and their weights, the default first; below 0 is a dislike. [default: those "
+        "that the model was fitted with; else like=1,dislike=-1]",
         metavar="KIND=NUMBER,…",
     )
     tokens: Path | None = option(
@@ -103,7 +103,7 @@ def serve(args: ServeOptions, console: Console) -> None:
         body=args.max_body, k=args.max_k, users=args.max_users, events=args.max_events, seconds=args.timeout
     )
     known = Tokens.read(args.tokens)
-    kinds = Kinds() if args.feedback is None else Kinds(kind_numbers(args.feedback))
+    given = None if args.feedback is None else Kinds(kind_numbers(args.feedback))
     check_binding(args.host, known)
     if args.demonstrate:
         own = {"MODEL": args.model, "--items": args.items, "--beside": args.beside}
@@ -126,10 +126,12 @@ def serve(args: ServeOptions, console: Console) -> None:
         choice = IndexChoice(args.index, args.recall, model.with_suffix(".index"), console.say)
         schedule = Schedule.of(args.retrain, args.retrain_events)
         by = cast(Literal["auto", "update", "fit"], args.retrain_by)
-        plan = RetrainingPlan(str(model), place, dict(kinds.numbers), by, args.judge_people)
         versions = Versions(model)
         state = versions.open()
         fitted = tp.Recommender.load(versions.path(state.current))
+        feedback = fitted.reading_.get("feedback")
+        kinds = given or (Kinds() if feedback is None else Kinds(feedback))
+        plan = RetrainingPlan(str(model), place, dict(kinds.numbers), by, args.judge_people)
         if args.retrain is not None or args.retrain_events is not None:
             check_retrainable(fitted)
         table = None if args.items is None else read_items(args.items, fitted.seen_.item_ids)

@@ -33,7 +33,8 @@ class UpdateOptions:
 def update(model: ModelFile, args: UpdateOptions, reading: Reading, console: Console) -> None:
     """Learn from new interactions, or forget items and users.
 
-    The model goes on from where it is. If anything fails, no file is changed.
+    The model goes on from where it is. NEW is read as the data of the fit were (feedback, columns, missing
+    values, …), but for what is given here. If anything fails, no file is changed.
 
     Example:
       truepair update model.truepair today.csv -o model.truepair --forget expired.txt
@@ -52,7 +53,8 @@ def update(model: ModelFile, args: UpdateOptions, reading: Reading, console: Con
             unknown=cast(Literal["error", "drop"], args.unknown),
         )
     if source is not None:
-        fitted.update(reading.read(source, console), epochs=args.epochs, progress=not console.quiet)
+        new = reading.read(source, console, fitted.seen_)
+        fitted.update(new, epochs=args.epochs, progress=not console.quiet, **reading.for_files())
     fitted.save(args.output, updatable=not args.no_optimizer)
     records = fitted.facts_.get("updates", [])[before:]
     seen = fitted.seen_

@@ -12,6 +12,7 @@ from truepair.data.interactions import EXTRA, Step
 from truepair.data.log import Policy
 from truepair.data.prepared.array_files import ArrayFile
 from truepair.data.prepared.id_files import ARROW_TYPES
+from truepair.data.rows.options import ReadOptions
 from truepair.data.rows.pairs import DUPLICATES
 from truepair.data.rows.weighting import check_policy
 from truepair.errors import InputError, StorageError, check_choice, check_number
@@ -126,6 +127,8 @@ def _check(made: Manifest) -> None:
     if policy.now is not None:
         check_number("now", policy.now)
     check_policy(policy)
+    if policy.reading is not None:
+        ReadOptions(**policy.reading)
     expected = expected_arrays(made)
     for name, allowed in expected.items():
         one = made.arrays.get(name)

@@ -20,10 +20,19 @@ from truepair.data.sources.in_memory import memory_source
 from truepair.data.sources.sql import open_query
 from truepair.data.sources.sql_urls import find_database
 from truepair.errors import InputError, check_choice, check_number, check_whole, settle
-from truepair.storage.types import Ids, Source
+from truepair.storage.types import Ids, Json, Source
 
 MISSING = ("error", "drop")
 """Policies for rows with a missing value."""
+
+RULES = (
+    "chronological", "min_rating", "duplicates", "feedback", "half_life", "counts", "dislikes",
+    "max_disliked_rating",
+)  # fmt: skip
+"""Options that say which rows are likes, and how much they weigh: they hold for all data of a model."""
+
+RECIPE = ("user", "item", "rating", "weight", "time", "kind", "missing", *RULES)
+"""Options that are kept with a model: its rules, and where they are found in a source."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +99,14 @@ class ReadOptions:
     def policy(self) -> Policy:
         """How the rows of a pair become one interaction."""
         duplicates = self.duplicates or ("last" if self.feedback is None else "strongest")
-        return Policy(duplicates, self.half_life, self.now, self.counts)
+        return Policy(duplicates, self.half_life, self.now, self.counts, self.recipe)
+
+    @property
+    def recipe(self) -> Json:
+        """What is given of RECIPE, as plain JSON."""
+        given = {name: getattr(self, name) for name in RECIPE}
+        found = {name: value for name, value in given.items() if value != getattr(ReadOptions, name)}
+        return {**found, "feedback": dict(self.feedback)} if isinstance(self.feedback, Mapping) else found
 
     @property
     def cores(self) -> tuple[int, int] | None:

@@ -1,46 +1,52 @@
-"""Merging: known interactions and new ones as one, with the ids of both."""
+"""Merging: known interactions and new ones as one, by the rule for repeated events, with the ids of both."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from truepair.data.ids import Codes, IdMap, pair_keys
+from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
+from truepair.data.log import Policy, joined_log
+from truepair.data.rows.pairs import interactions_of, repeats
 from truepair.errors import InputError
-from truepair.storage.types import Array
 
 
 def merged(known: Interactions, new: Interactions) -> Interactions:
-    """The pairs and dislikes of both; a pair that both have gets the rating, weight and time of `new`.
+    """The pairs and dislikes of both, as if all events had been read together.
 
-    What is new counts: a pair that is disliked now is no longer liked, and the other way round. A column that
-    only one of the two has is left out, apart from the weight: a pair without one has 1.
+    The rule for repeats is that of the new interactions if they were read, else that of the known ones. Where
+    one of both has no times, what is new is later. Of ratings a model keeps none: with "max", the last event
+    counts. An event without a weight has 1.
     """
     user_ids = _all_ids("user", known.user_ids, new.user_ids)
     item_ids = _all_ids("item", known.item_ids, new.item_ids)
-    parts = old, late = known.among(user_ids, item_ids), new.among(user_ids, item_ids)
-    keys = np.concatenate([pair_keys(part.users, part.items, len(item_ids)) for part in parts])
-    # of equal keys, `np.unique` gives the first place: in the reversed order, that of the new pair
-    places = len(keys) - 1 - np.unique(keys[::-1], return_index=True)[1]
-    disliked = None if old.disliked is None else np.setdiff1d(old.disliked, keys[len(old) :])
-    if late.disliked is not None:
-        places = places[(places >= len(old)) | ~np.isin(keys[places], late.disliked)]
-        disliked = late.disliked if disliked is None else np.union1d(disliked, late.disliked)
-    weights: list[Array] = [np.ones(len(part)) if part.weight is None else part.weight for part in parts]
-    has_weights = any(part.weight is not None for part in parts)
-    are_clocks = old.time_kind == late.time_kind == "clock"
-    return Interactions(
-        *np.divmod(keys[places], len(item_ids)), user_ids, item_ids,
-        rating=_both(old.rating, late.rating, places),
-        weight=np.concatenate(weights)[places] if has_weights else None,
-        time=_both(old.time, late.time, places) if are_clocks else None,
-        time_kind=late.time_kind, disliked=disliked,
-    )  # fmt: skip
-
-
-def _both(old: Array | None, late: Array | None, places: Codes) -> Array | None:
-    """A column of both at these places; None if one of them does not have it."""
-    return None if old is None or late is None else np.concatenate([old, late])[places]
+    before, policy = known.origin.policy, new.origin.policy
+    if policy.reading is None:
+        policy = replace(before, now=None) if policy == Policy() else replace(policy, reading=before.reading)
+    if policy.changes_weights and known.origin.log is None:
+        raise InputError(
+            f"weights by {'half_life' if policy.half_life else 'counts'} need all events, and this model "
+            "holds pairs only: it was read from a prepared folder without times, or by another rule. Fit it "
+            "again on all data."
+        )
+    logs = [part.among(user_ids, item_ids).log for part in (known, new)]
+    if any(log.time is None or log.time_kind == "order" for log in logs):
+        logs = [log.without(["time"]) for log in logs]
+    if any(log.weight is not None for log in logs):
+        logs = [log if log.weight is not None else replace(log, weight=np.ones(len(log))) for log in logs]
+    if policy.half_life is not None and logs[0].time is None:
+        raise InputError(f"half_life = {policy.half_life!r} needs times, and the new interactions have none.")
+    log = replace(joined_log([replace(log, policy=policy) for log in logs]), policy=policy)
+    if policy.duplicates == "error" and (found := repeats(log.keys.copy())) is not None:
+        user, item = user_ids.ids[found.key // len(item_ids)], item_ids.ids[found.key % len(item_ids)]
+        raise InputError(
+            f"user {user.as_py()!r} has item {item.as_py()!r} already, and {found.others:,} other pairs are "
+            "known; with duplicates='error' a model takes new pairs only. Give another rule, such as "
+            "duplicates='last'."
+        )
+    return interactions_of(log)
 
 
 def _all_ids(what: str, known: IdMap, new: IdMap) -> IdMap:

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
-from truepair.data.ids import Codes, IdMap
+from truepair.data.ids import Codes, IdMap, pair_keys
 from truepair.data.interactions import Interactions
 from truepair.models.encoders import Encoder
 from truepair.models.start import Side, Start
@@ -88,6 +88,8 @@ def _fitted(job: Job, one: _Side, other: _Side, pairs: Mask, rows: Codes) -> Ten
     history = Interactions(
         np.searchsorted(rows, own), np.searchsorted(against, theirs),
         IdMap.range(len(rows)), IdMap.range(len(against)),
+        weight=None if data.weight is None else data.weight[pairs],
+        disliked=_dislikes(data, rows, against, is_item),
     )  # fmt: skip
     fixed = other.vectors[torch.from_numpy(against)]
     fixed = F.normalize(fixed) if job.encoder.scoring == "cosine" else fixed
@@ -100,6 +102,18 @@ def _fitted(job: Job, one: _Side, other: _Side, pairs: Mask, rows: Codes) -> Ten
     found = fold_in(fixed, encoder, job.loss, job.sampler, history, settings, popularity)
     vectors = found[:, : encoder.dim]
     return F.normalize(vectors) if encoder.scoring == "cosine" else vectors
+
+
+def _dislikes(data: Interactions, rows: Codes, against: Codes, is_item: bool) -> Codes | None:
+    """The dislikes between new rows and those that they are compared with, as keys."""
+    if data.dislikes is None:
+        return None
+    own, theirs = data.dislikes.users, data.dislikes.items
+    if is_item:
+        own, theirs = theirs, own
+    both = np.isin(own, rows) & np.isin(theirs, against)
+    keys = pair_keys(np.searchsorted(rows, own[both]), np.searchsorted(against, theirs[both]), len(against))
+    return np.sort(keys)
 
 
 def _compared(known: Mask, own: Codes, seed: int) -> Codes:

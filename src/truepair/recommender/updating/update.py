@@ -24,7 +24,7 @@ from truepair.models.scorer import Scorer
 from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
 from truepair.recommender.fitting import Fitted, recorded, scorer_of, solve, tau_of
-from truepair.recommender.holdout import as_interactions
+from truepair.recommender.holdout import read_alike
 from truepair.recommender.model import Model
 from truepair.recommender.updating.merging import merged
 from truepair.recommender.updating.new_rows import Mask, with_new_rows
@@ -48,13 +48,19 @@ class Growth(NamedTuple):
     trained_items: Mask
 
 
-def updated(model: Model, new: Source, epochs: int | None = None, progress: bool = False) -> Fitted:
+def updated(
+    model: Model,
+    new: Source,
+    epochs: int | None = None,
+    progress: bool = False,
+    options: Json | None = None,
+) -> Fitted:
     """The model after learning from its known pairs and the new ones; `model` itself does not change."""
     if model.folded:
         raise InputError(
             "these users were folded in, and are not a part of the model; update the model itself."
         )
-    pairs, spec = as_interactions(new), model.spec
+    pairs, spec = read_alike(new, model.seen, options), model.spec
     if not len(pairs) and pairs.disliked is None:
         raise InputError("there are no new interactions to learn from; give at least one pair.")
     growth = grown(model, pairs)
@@ -73,7 +79,7 @@ def updated(model: Model, new: Source, epochs: int | None = None, progress: bool
     return Fitted(
         dataclasses.replace(
             recorded(model, everything, _record(model, pairs, growth, result)), scorer=scorer,
-            seen=everything.pairs_only(weights=True), popularity=everything.item_counts,
+            seen=everything.known(), popularity=everything.item_counts,
             # the row of a closed form is made of pairs, and without any there is none
             trained=has_pairs | growth.trained_users if spec.is_trained else has_pairs,
             added=added, tau=tau_of(result), start=result.start, item_map=None,

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from truepair.data.ids import Codes, IdMap
-from truepair.data.interactions import Interactions
+from truepair.data.interactions import Interactions, Origin, without_columns
+from truepair.data.log import Policy
 from truepair.data.reading import read_interactions
 from truepair.errors import InputError
 from truepair.recommender.updating.merging import merged
@@ -69,7 +70,11 @@ def split_events(
     cut = _cut(new, until, judged)
     last = int(events["number"][-1].as_py()) if len(events) else max(until, judged)
     before, after = usable.filter(pa.array(numbers <= cut)), usable.filter(pa.array(numbers > cut))
-    learnt = _with_known_weights(_interactions(before, seen, kinds), seen)
+    learnt = _interactions(before, seen, kinds)
+    if learnt is not None:  # events may have been learnt before: the larger weight counts, not the sum
+        unweighted = seen.weight is None and bool(np.all(learnt.weight == 1))
+        learnt = without_columns(learnt, ("rating", "time", *(["weight"] if unweighted else [])), history=())
+        learnt = learnt.made_from(Origin(Policy("strongest")))
     known = seen if learnt is None else merged(seen, learnt)
     judging = _unknown_likes(_interactions(after, seen, kinds), known)
     users = [] if judging is None else [str(one) for one in judging.user_ids.ids.to_pylist()]
@@ -122,20 +127,6 @@ def _interactions(events: pa.Table, seen: Interactions, kinds: Kinds) -> Interac
         encoded = events[what].combine_chunks().dictionary_encode()
         columns[what] = texts.typed(encoded.dictionary.to_pylist()).take(encoded.indices)
     return read_interactions(pa.table(columns), feedback=kinds.numbers)
-
-
-def _with_known_weights(new: Interactions | None, seen: Interactions) -> Interactions | None:
-    """The same pairs, without times; of a pair that the model has as well, the larger weight counts."""
-    if new is None:
-        return None
-    weight = np.array(new.weight, dtype=np.float64)
-    keys = _keys(new, seen, new.keys)
-    both = np.isin(keys, seen.keys)
-    known = np.ones(len(seen)) if seen.weight is None else seen.weight
-    weight[both] = np.maximum(weight[both], known[np.searchsorted(seen.keys, keys[both])])
-    alike = None if seen.weight is None and (weight == 1).all() else weight
-    ids = new.user_ids, new.item_ids
-    return Interactions(new.users, new.items, *ids, weight=alike, disliked=new.disliked)
 
 
 def _unknown_likes(found: Interactions | None, known: Interactions) -> Interactions | None:
