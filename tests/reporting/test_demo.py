@@ -58,6 +58,21 @@ def test_the_default_model_comes_first_and_is_the_plain_call(simulated):
     np.testing.assert_allclose(*dense, rtol=error, atol=error)
 
 
+def test_ease_has_the_settings_that_are_best_on_validation(simulated):
+    models = [Recommender(encoder=ease).fit(simulated.data.split) for ease in demo.EASES]
+    scores = [model.evaluate(simulated.data.split, on="valid").mean("ndcg@20") for model in models]
+    assert simulated.models["EASE"].score == pytest.approx(max(scores))
+    assert simulated.models["EASE"].closed_form == demo.EASES[int(np.argmax(scores))]
+    assert {ease.user_power > 0 for ease in demo.EASES} == {True, False}
+
+
+def test_a_default_that_is_a_blend_is_called_one(simulated):
+    assert "a blend with EASE is one" in simulated.report.read_text(encoding="utf-8")
+    blended = replace(simulated.models[DEFAULT], engine="full, blended with EASE")
+    result = replace(simulated, models={**simulated.models, DEFAULT: blended})
+    assert "engine full, blended with EASE" in demo_page(result).html()
+
+
 def test_bpr_and_dpl_get_the_same_effort(simulated):
     jobs = [simulated.models[name].job for name in ("BPR", "DPL")]
     assert jobs[0].settings == jobs[1].settings
@@ -259,7 +274,7 @@ def test_the_conclusion_follows_the_corrected_p_values(simulated, differences, s
     )
     judgement = ModelComparison(simulated.comparisons[TEST].evaluations, comparisons)
     mean = simulated.comparisons[TEST].evaluations[DEFAULT].mean("ndcg@20")
-    assert conclusion(judgement, "x") == f"On x, {DEFAULT} has an NDCG@20 of {mean:.4f}. {said}"
+    assert conclusion(judgement, "x") == f"On x, the default has an NDCG@20 of {mean:.4f}. {said}"
 
 
 def test_names_of_metrics():

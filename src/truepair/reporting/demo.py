@@ -1,7 +1,7 @@
 """Demo: the default model against simple and published ones, on MovieLens-100k or a simulated world.
 
-All settings were fixed beforehand, on validation scores. Every model learns from the train part; the
-validation part chooses the epoch of trained models; the test part is used once, at the end.
+Every model learns from the train part. The validation part chooses the settings of the default model and of
+EASE, and the epoch of the others, whose settings were fixed before; the test part is used once, at the end.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from truepair.data.split import Split, counted
 from truepair.data.split_recipes import split_random
 from truepair.errors import DownloadError, InputError, check_choice
 from truepair.evaluation import compare_all, evaluate
+from truepair.models.closed_forms import EASE
 from truepair.ranking.selection import top_k
 from truepair.recommender.estimator import Recommender
 from truepair.reporting.demo_page import (
@@ -63,6 +64,8 @@ PAIRWISE: Json = {
     "patience": 8,
 }
 """The training settings of the paper's methods, BPR and DPL; the default model has its own."""
+EASES = [EASE(l2, power, power) for power in (0.0, 0.25) for l2 in (55.6, 167.0, 500.0, 1500.0, 4500.0)]
+"""The settings of EASE that the validation part chooses from: with and without degree exponents."""
 
 
 def run_demo(
@@ -135,8 +138,8 @@ def _titles(interactions: Interactions, data_dir: Path | None) -> tuple[tuple[st
 # --- training and evaluation ---------------------------------------------------------------------------
 
 
-def _models(data: DemoData, seed: int, epochs: int | None) -> dict[str, Recommender]:
-    """The models by name.
+def _models(data: DemoData, seed: int, epochs: int | None) -> dict[str, list[Recommender]]:
+    """The models by name; of several the validation part chooses one.
 
     DPL gets the true τ of a simulated world; else it uses the density of the train part.
     """
@@ -144,22 +147,25 @@ def _models(data: DemoData, seed: int, epochs: int | None) -> dict[str, Recommen
     pairwise: Json = {**PAIRWISE, "dim": 64 if data.world is None else 32, "seed": seed, **limit}
     tau: Json = {} if data.world is None else {"tau": data.world.tau}
     return {
-        DEFAULT: Recommender(metric=METRIC, seed=seed, **limit),
-        "Popularity": Recommender(metric=METRIC, encoder="popular"),
-        "EASE": Recommender(metric=METRIC, encoder="ease"),
-        "BPR": Recommender(metric=METRIC, loss="bpr", **pairwise),
-        "DPL": Recommender(metric=METRIC, loss="dpl", **pairwise, **tau),
+        DEFAULT: [Recommender(metric=METRIC, seed=seed, **limit)],
+        "Popularity": [Recommender(metric=METRIC, encoder="popular")],
+        "EASE": [Recommender(metric=METRIC, encoder=ease) for ease in EASES],
+        "BPR": [Recommender(metric=METRIC, loss="bpr", **pairwise)],
+        "DPL": [Recommender(metric=METRIC, loss="dpl", **pairwise, **tau)],
     }
 
 
-def _fitted(name: str, model: Recommender, data: DemoData, quiet: bool) -> tuple[FitResult, float]:
-    """The result of a fit, and its seconds; its scores are those of the whole model, a blend included."""
+def _fitted(name: str, models: list[Recommender], data: DemoData, quiet: bool) -> tuple[FitResult, float]:
+    """The best fit, and the seconds of all; its scores are those of the whole model, a blend included."""
     if not quiet:
         print(f"training {name}", file=sys.stderr)
     began = time.perf_counter()
-    model.fit(data.split, progress=not quiet)
-    took, (users, items) = time.perf_counter() - began, model.matrices()
-    score = model.facts_["metrics"][f"validation {METRIC}"]
+    scores = [
+        each.fit(data.split, progress=not quiet).facts_["metrics"][f"validation {METRIC}"] for each in models
+    ]
+    took, score = time.perf_counter() - began, max(scores)
+    model = models[scores.index(score)]
+    users, items = model.matrices()
     blended: Json = {} if model.spec_.blend is None else {"engine": "full, blended with EASE"}
     return replace(model.result_, users=users, items=items, score=score, **blended), took
 

@@ -20,8 +20,8 @@ from truepair.training import FitResult
 METRIC = "ndcg@20"
 """The metric that chooses the epoch and compares the models."""
 
-DEFAULT = "InfoNCE"
-"""The name of the default model, full-catalogue InfoNCE: what `Recommender()` trains."""
+DEFAULT = "Default"
+"""The name of the default model, `Recommender()`, which may be blended with EASE."""
 
 PAGE_METRICS = (
     *("ndcg@20", "recall@20", "precision@20", "hit@20"),
@@ -32,9 +32,9 @@ HISTORY_SHOWN = 12
 _PACKAGES = ("truepair", "torch", "numpy", "scipy", "pyarrow", "matplotlib")
 TEST, TRUTH = "held-out interactions", "all true preferences"
 ABOUT = {
-    DEFAULT: "the default, Recommender(): full-catalogue InfoNCE with automatic settings",
+    DEFAULT: "Recommender(): full-catalogue InfoNCE with automatic settings; a blend with EASE is one",
     "Popularity": "the items with the most users",
-    "EASE": "a linear item-item model in closed form",
+    "EASE": "a linear item-item model in closed form, with or without degree exponents",
     "BPR": "pairwise ranking against one random unlabelled item",
     "DPL": "BPR corrected for positives among the unlabelled items: the paper's method",
 }
@@ -106,7 +106,7 @@ def conclusion(judgement: ModelComparison, on: str) -> str:
         verdict = f"significantly {verdict}" if found.is_significant else "not significantly different from"
         groups.setdefault(verdict, []).append(f"{found.a} ({found.mean_a:.4f})")
     verdicts = "; it is ".join(f"{verdict} {_and(names)}" for verdict, names in groups.items())
-    return f"On {on}, {DEFAULT} has an {metric_name(METRIC)} of {default:.4f}. It is {verdicts}."
+    return f"On {on}, the {DEFAULT.lower()} has an {metric_name(METRIC)} of {default:.4f}. It is {verdicts}."
 
 
 def _and(names: Sequence[str]) -> str:
@@ -163,15 +163,17 @@ def _differences(comparisons: Sequence[Comparison]) -> Table:
         for found in comparisons
     ]
     caption = "Differences are paired by user. p: sign-flip test with Holm's correction."
-    return Table(["", f"{metric_name(METRIC)} less {DEFAULT}'s", "95% interval", "p"], rows, caption)
+    return Table(
+        ["", f"{metric_name(METRIC)} less the {DEFAULT.lower()}'s", "95% interval", "p"], rows, caption
+    )
 
 
 _HOW_TO_READ = (
     "The intervals of single means show how much a mean would vary with other users. All models are "
     "evaluated on the same users, so the table of differences is more precise than a "
     "comparison of overlapping bars. NDCG@20 was chosen as the metric before training. This is one split and "
-    "one seed. The default model chooses its settings by the validation part; EASE has fixed ones. With both "
-    "tuned, MovieLens-100k shows no significant difference between them (lab/docs/quality.md)."
+    "one seed. The settings of the default model and of EASE are chosen by the validation part. With more "
+    "trials for both, MovieLens-100k shows no significant difference between them (lab/docs/quality.md)."
 )
 
 _ON_TRUTH = (
@@ -258,9 +260,10 @@ def _setup(result: DemoResult) -> Section:
         if job is not None:
             rows += [["", f"{job.loss}, {job.sampler}"], ["", job.settings], ["", f"engine {model.engine}"]]
     how = (
-        "The default model chooses its settings by short runs on the validation part. The others have fixed "
-        "ones: those of BPR and DPL were chosen by validation scores before. The models learn from the train "
-        "part, the validation part chooses the epoch, and the test part is used once."
+        "The default model chooses its settings by short runs on the validation part, and whether to add "
+        "EASE's scores; EASE alone has the best of ten settings there. Those of BPR and DPL are fixed: they "
+        "were chosen by validation scores before. The models learn from the train part, the validation part "
+        "chooses the epoch, and the test part is used once."
     )
     if result.data.world is not None:
         how += " DPL is given the true prior of the simulated world."
