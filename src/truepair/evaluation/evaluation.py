@@ -87,7 +87,7 @@ def _evaluate_judged(
         raise InputError(
             "with candidates, train is needed: give the interactions that the model was trained on."
         )
-    judged = Judged.checked(candidates, target, train, cold, history_of(model, train))
+    judged = Judged(candidates, target, train, cold, history_of(model, train))
     hits, auc = judged.ranked(*matrices_of(model), ks[-1])
     pairs, positive = judged.candidates, judged.candidates.take(judged.positive)
     without = (pairs.user_counts > 0) & (judged.n_positive == 0)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-
 import numpy as np
 import torch
 
@@ -20,55 +17,47 @@ from truepair.ranking.selection import check_shapes
 from truepair.storage.types import Table
 
 
-@dataclass(frozen=True, eq=False)
 class Judged:
-    """Candidates with labels. A user who can be evaluated has a positive and a negative among them."""
+    """Candidates with labels. A user who can be evaluated has a positive and a negative among them.
 
-    candidates: Interactions  # its users may be unknown to the model, its items are those of the model
-    positive: Mask  # (n,) the label of each candidate
-    codes: Codes  # (n,) the user's code in the model; -1 for an unknown user
-    train: Interactions  # what the model was trained on
-    history: History
-    cold: Cold
+    They are those of a table with labels, or those of two Interactions, where the pairs of `target` are
+    positive. `train` has the ids of the model. Invalid candidates are an error.
+    """
 
-    @staticmethod
-    def checked(
-        candidates: Table, target: Interactions | None, train: Interactions, cold: Cold, history: History
-    ) -> Judged:
-        """The candidates of a table with labels, or those of two Interactions; an error if they are invalid.
-
-        `train` has the ids of the model.
-        """
-        if target is None:
-            pairs, positive = _labelled(candidates, train.item_ids)
-            codes = train.user_ids.find(pairs.user_ids, "user")[pairs.users]
+    def __init__(
+        self,
+        candidates: Table,
+        target: Interactions | None,
+        train: Interactions,
+        cold: Cold,
+        history: History,
+    ) -> None:
+        self.train, self.cold, self.history = train, cold, history
+        if target is None:  # users may be unknown to the model: code -1; the items are those of the model
+            self.candidates, self.positive = _labelled(candidates, train.item_ids)
+            self.codes = train.user_ids.find(self.candidates.user_ids, "user")[self.candidates.users]
         else:
-            pairs, positive = _of_target(candidates, target, train)
-            codes = pairs.users
-        judged = Judged(pairs, positive, codes, train, history, cold)
-        judged._check()
-        return judged
-
-    @cached_property
-    def n_positive(self) -> Codes:
-        """The number of positive candidates of each user of `candidates`."""
-        return np.bincount(self.candidates.users[self.positive], minlength=self.candidates.n_users)
-
-    @cached_property
-    def users(self) -> Codes:
-        """The users with a positive and a negative candidate, rising (n,); codes of `candidates`."""
-        return np.flatnonzero((self.n_positive > 0) & (self.n_positive < self.candidates.user_counts))
-
-    @property
-    def n_target(self) -> Codes:
-        """How many positive candidates each of `users` has (n,)."""
-        return np.asarray(self.n_positive[self.users])
-
-    @cached_property
-    def is_cold(self) -> Mask:
-        """Which of `users` have no trained pair (n,)."""
-        first = self.codes[self.candidates.indptr[self.users]]
-        return (first < 0) | ~self.history.users[first]
+            self.candidates, self.positive = _of_target(candidates, target, train)
+            self.codes = self.candidates.users
+        pairs = self.candidates
+        self.n_positive = np.bincount(pairs.users[self.positive], minlength=pairs.n_users)
+        # (n,) codes of `candidates`, rising
+        self.users = np.flatnonzero((self.n_positive > 0) & (self.n_positive < pairs.user_counts))
+        if not len(self.users):
+            raise InputError(
+                f"no user has a positive and a negative one among the {len(pairs):,} candidates, so no order "
+                "can be judged; give candidates with both labels."
+            )
+        self.n_target = self.n_positive[self.users]  # (n,) how many positive candidates each of them has
+        first = self.codes[pairs.indptr[self.users]]
+        self.is_cold = (first < 0) | ~history.users[first]  # (n,) which of them have no trained pair
+        check_cold(cold, self.is_cold, "the candidates")
+        known = self.codes >= 0
+        if seen := int(train.has(self.codes[known], pairs.items[known]).sum()):
+            raise InputError(
+                f"{seen:,} of {len(pairs):,} candidates are also in train, so the model would be evaluated "
+                "on what it has learnt; remove them from the candidates."
+            )
 
     def ranked(self, users: Matrix, items: Matrix, k: int) -> tuple[Hits, Floats]:
         """Which of the best k candidates are positive (n, k), and the AUC (n,); for each of `users`.
@@ -108,20 +97,6 @@ class Judged:
         sums = np.bincount(users, ranks * self.positive[order], pairs.n_users)
         n, m = self.n_positive, pairs.user_counts - self.n_positive
         return np.asarray((sums - n * (n + 1) / 2) / np.maximum(n * m, 1))
-
-    def _check(self) -> None:
-        if not len(self.users):
-            raise InputError(
-                f"no user has a positive and a negative one among the {len(self.candidates):,} candidates, "
-                "so no order can be judged; give candidates with both labels."
-            )
-        check_cold(self.cold, self.is_cold, "the candidates")
-        known = self.codes >= 0
-        if seen := int(self.train.has(self.codes[known], self.candidates.items[known]).sum()):
-            raise InputError(
-                f"{seen:,} of {len(self.candidates):,} candidates are also in train, so the model would be "
-                "evaluated on what it has learnt; remove them from the candidates."
-            )
 
 
 def _labelled(table: Table, item_ids: IdMap) -> tuple[Interactions, Mask]:
