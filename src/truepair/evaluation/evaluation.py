@@ -13,7 +13,7 @@ from truepair.errors import InputError, check_choice, check_whole
 from truepair.evaluation.judged import Judged
 from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, Hits
 from truepair.evaluation.results import Evaluation
-from truepair.evaluation.task import Cold, HasMatrices, Task, history_of
+from truepair.evaluation.task import Cold, HasMatrices, Task
 from truepair.ranking.prepared_items import Matrix
 from truepair.ranking.selection import Exclude, checked_k
 from truepair.storage.types import Json, Table
@@ -61,7 +61,7 @@ def evaluate(
     if candidates is not None:
         if exclude is not None:
             raise InputError("with candidates, nothing else is ranked; leave out exclude.")
-        return _evaluate_judged(model, target, ks, train, cold, candidates)
+        return _of_judged(Judged(candidates, target, train, cold, model), model, ks)
     if target is None:
         raise InputError("there is no target; give a Split, a part such as split.test, or candidates.")
     task = Task(target, exclude, train, cold, model)
@@ -74,20 +74,7 @@ def evaluate(
     return _evaluation(task, hits, ks, target.items, catalogue=catalogue, **facts)
 
 
-def _evaluate_judged(
-    model: HasMatrices | tuple[Matrix, Matrix],
-    target: Interactions | None,
-    ks: tuple[int, ...],
-    train: Interactions | None,
-    cold: Cold,
-    candidates: Table,
-) -> Evaluation:
-    train = getattr(model, "seen_", None) if train is None else train
-    if train is None:
-        raise InputError(
-            "with candidates, train is needed: give the interactions that the model was trained on."
-        )
-    judged = Judged(candidates, target, train, cold, history_of(model, train))
+def _of_judged(judged: Judged, model: HasMatrices | tuple[Matrix, Matrix], ks: tuple[int, ...]) -> Evaluation:
     hits, auc = judged.ranked(*matrices_of(model), ks[-1])
     pairs, positive = judged.candidates, judged.candidates.take(judged.positive)
     without = (pairs.user_counts > 0) & (judged.n_positive == 0)

@@ -10,7 +10,7 @@ from truepair.data.interactions import Interactions
 from truepair.data.reading import read_interactions
 from truepair.errors import InputError, check_type
 from truepair.evaluation.metrics import Floats, Hits, Mask
-from truepair.evaluation.task import Cold, History, check_cold, check_same_ids
+from truepair.evaluation.task import Cold, check_cold, check_same_ids, history_of
 from truepair.models.factor_matrices import dot_rows, n_rows
 from truepair.ranking.prepared_items import Matrix, checked_matrices, tie_order
 from truepair.ranking.selection import check_shapes
@@ -21,23 +21,23 @@ class Judged:
     """Candidates with labels. A user who can be evaluated has a positive and a negative among them.
 
     They are those of a table with labels, or those of two Interactions, where the pairs of `target` are
-    positive. `train` has the ids of the model. Invalid candidates are an error.
+    positive. `train` is by default what a Recommender knows. Invalid candidates are an error.
     """
 
     def __init__(
-        self,
-        candidates: Table,
-        target: Interactions | None,
-        train: Interactions,
-        cold: Cold,
-        history: History,
+        self, table: Table, target: Interactions | None, train: Interactions | None, cold: Cold, model: object
     ) -> None:
-        self.train, self.cold, self.history = train, cold, history
+        train = getattr(model, "seen_", None) if train is None else train
+        if train is None:
+            raise InputError(
+                "with candidates, train is needed: give the interactions that the model was trained on."
+            )
+        self.train, self.cold, self.history = train, cold, history_of(model, train)
         if target is None:  # users may be unknown to the model: code -1; the items are those of the model
-            self.candidates, self.positive = _labelled(candidates, train.item_ids)
+            self.candidates, self.positive = _labelled(table, train.item_ids)
             self.codes = train.user_ids.find(self.candidates.user_ids, "user")[self.candidates.users]
         else:
-            self.candidates, self.positive = _of_target(candidates, target, train)
+            self.candidates, self.positive = _of_target(table, target, train)
             self.codes = self.candidates.users
         pairs = self.candidates
         self.n_positive = np.bincount(pairs.users[self.positive], minlength=pairs.n_users)
@@ -50,7 +50,7 @@ class Judged:
             )
         self.n_target = self.n_positive[self.users]  # (n,) how many positive candidates each of them has
         first = self.codes[pairs.indptr[self.users]]
-        self.is_cold = (first < 0) | ~history.users[first]  # (n,) which of them have no trained pair
+        self.is_cold = (first < 0) | ~self.history.users[first]  # (n,) which of them have no trained pair
         check_cold(cold, self.is_cold, "the candidates")
         known = self.codes >= 0
         if seen := int(train.has(self.codes[known], pairs.items[known]).sum()):
