@@ -15,8 +15,8 @@ from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import BNS, DNS, Uniform
 from truepair.training import ENGINES, Job, Settings, choose_engine, fit, fit_many
 from truepair.training.fitting import groups_of
+from truepair.training.job import Engine
 from truepair.training.sampled.gpu.engine import GPU, too_wide
-from truepair.training.trainer import Engine
 from worlds import two_tastes
 
 gpu_runs = pytest.importorskip("truepair.training.sampled.gpu.runs")

@@ -9,8 +9,8 @@ from truepair.losses import BPR
 from truepair.models.encoders import MF
 from truepair.sampling import Uniform
 from truepair.training import ENGINES, Job, Settings, StopTraining, fit, fit_many
+from truepair.training.job import Engine
 from truepair.training.sampled.gpu.engine import GPU
-from truepair.training.trainer import Engine
 from worlds import two_tastes
 
 DATA = two_tastes(n_users=4, n_items=8, each=2)

@@ -19,7 +19,7 @@ from truepair.errors import InputError
 from truepair.losses import DPL
 from truepair.models.encoders import MF
 from truepair.training import ENGINES, Settings
-from truepair.training.trainer import EpochTotals
+from truepair.training.job import EpochTotals
 from truepair_lab.benchmarks import (
     BENCHMARKS,
     Options,

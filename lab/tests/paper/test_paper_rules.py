@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from truepair.evaluation import evaluate
 from truepair.evaluation.task import Task
 from truepair.search.trials import OpenTrial
+from truepair.training.job import Engine
 from truepair.training.result import EpochState
-from truepair.training.trainer import Engine
 from truepair_lab.cli.main import app
 from truepair_lab.lines import Lines, read_lines
 from truepair_lab.paper.presets import DATA, METHODS_OF, METRICS, sweeps

@@ -13,8 +13,7 @@ from truepair.losses import InfoNCE
 from truepair.models.encoders import MF
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import DNS, Full, Popularity, Uniform
-from truepair.training import Job, Settings, StopTraining, fit, fit_many, fold_in
-from truepair.training.engines import choose_engine
+from truepair.training import Job, Settings, StopTraining, choose_engine, fit, fit_many, fold_in
 from truepair.training.full.scoring import Blocks
 from truepair_lab.posterior import InfoNCEPosterior
 from truepair_lab.posterior.item_weights import PosteriorWeights

@@ -25,7 +25,7 @@ KERNELS = (
     "training/full/histogram.py",
     "training/full/large/table_adam.py",
     "training/full/new_user_rows.py",
-    "training/full/row_adam.py",
+    "training/full/large/row_adam.py",
     "training/sampled/plan.py",
     "training/sampled/cpu/**/*.py",
 )

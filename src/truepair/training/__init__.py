@@ -1,9 +1,9 @@
 """Training: a job in, fitted matrices out."""
 
-from truepair.training.engines import AUTO as AUTO
-from truepair.training.engines import ENGINES as ENGINES
-from truepair.training.engines import choose_engine as choose_engine
+from truepair.training.fitting import AUTO as AUTO
+from truepair.training.fitting import ENGINES as ENGINES
 from truepair.training.fitting import check_sampler as check_sampler
+from truepair.training.fitting import choose_engine as choose_engine
 from truepair.training.fitting import fit as fit
 from truepair.training.fitting import fit_many as fit_many
 from truepair.training.job import Job as Job

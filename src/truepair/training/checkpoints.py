@@ -21,9 +21,8 @@ from truepair.storage.plain_values import is_number
 from truepair.storage.tensor_file import read_tensors, write_tensors
 from truepair.storage.types import Json
 from truepair.storage.versions import current_value
-from truepair.training.job import Job
+from truepair.training.job import Job, Trainer
 from truepair.training.result import EpochRecord
-from truepair.training.trainer import Trainer
 
 KIND, VERSION = "truepair checkpoint", 1
 

@@ -1,4 +1,4 @@
-"""fit and fit_many: jobs in, fitted matrices out."""
+"""fit and fit_many: jobs in, fitted matrices out; the engines by name, and the choice of one for a job."""
 
 from __future__ import annotations
 
@@ -9,18 +9,31 @@ from pathlib import Path
 
 import torch
 
-from truepair.errors import InputError, TrainingError, check_type
+from truepair.errors import InputError, TrainingError, check_choice, check_type
 from truepair.losses import Loss
 from truepair.sampling import Full, Sampler
+from truepair.storage.versions import current_value
+from truepair.training.distributed.engine import DISTRIBUTED
 from truepair.training.distributed.processes import rank_of_process
-from truepair.training.engines import AUTO, ENGINES, choose_engine
 from truepair.training.full.cuda_graphs import RecordedFullTrainer, train_side_by_side
-from truepair.training.full.engine import is_recordable
-from truepair.training.job import Job
-from truepair.training.loop import Run, TrainEpoch, one_by_one, run_to_the_end
+from truepair.training.full.engine import FULL, is_recordable
+from truepair.training.job import Engine, EpochTotals, Job, Trainer
+from truepair.training.loop import Run, TrainEpoch, run_to_the_end
+from truepair.training.reference.trainer import REFERENCE
 from truepair.training.result import FitResult, OnEpoch
+from truepair.training.sampled.cpu.engine import CPU
+from truepair.training.sampled.gpu.engine import GPU
 from truepair.training.sampled.plan import plan_of
-from truepair.training.trainer import EpochTotals, Trainer
+
+ENGINES: dict[str, Engine] = {
+    "gpu": GPU,
+    "cpu": CPU,
+    "full": FULL,
+    "reference": REFERENCE,
+    "distributed": DISTRIBUTED,
+}
+AUTO = "auto"
+_AUTO_ORDER = ("full", "gpu", "cpu", "reference")  # of those for a sampler, fastest first
 
 _MOST_RUNS = 256  # in one group
 _MOST_RECORDED = 8  # more hardly gain: a few runs fill the GPU
@@ -36,6 +49,27 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def choose_engine(job: Job, engine: str = AUTO) -> str:
+    """The engine for a job: the one named, if it can train the job.
+
+    "auto" is the fastest engine that can: "full" for sampler="full", else "gpu" on CUDA, "cpu" for what it
+    supports, and "reference" for the rest.
+    """
+    engine = check_choice("engine", current_value("engine", engine), [AUTO, *ENGINES])
+    job = job.with_density()
+    if job.settings.optimizer_state != "device" and (engine not in (AUTO, "full") or FULL.lacks(job)):
+        raise InputError(
+            f"optimizer_state = {job.settings.optimizer_state!r} is for engine 'full', with sampler='full'; "
+            "leave it out."
+        )
+    if engine == AUTO:
+        return next(name for name in _AUTO_ORDER if ENGINES[name].lacks(job) is None)
+    if lack := ENGINES[engine].lacks(job):
+        able = [name for name, other in ENGINES.items() if other.lacks(job) is None]
+        raise InputError(f"engine = {engine!r}: {lack} Use {' or '.join(able)}, or 'auto'.")
+    return engine
 
 
 def fit(
@@ -63,7 +97,7 @@ def fit(
     job = _checked(job, on_epoch)
     run = _started(job, on_epoch, choose_engine(job, engine), checkpoint, progress)
     progress = progress and (run.engine != "distributed" or rank_of_process() == 0)
-    (found,) = run_to_the_end([run], one_by_one, progress, checkpoint_every, keep_start)
+    (found,) = run_to_the_end([run], None, progress, checkpoint_every, keep_start)
     if isinstance(found, TrainingError):
         raise found
     return found
@@ -96,7 +130,7 @@ def fit_many(
             if name == "gpu" or (name == "full" and is_recordable(some[0][0])):
                 runs, train_epoch = _started_together(some, name)
             else:
-                runs, train_epoch = [_started(*some[0], name, None, progress)], one_by_one
+                runs, train_epoch = [_started(*some[0], name, None, progress)], None
             found = run_to_the_end(runs, train_epoch, progress)
         except TrainingError as error:
             found = [error] * len(places)

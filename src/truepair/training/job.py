@@ -1,19 +1,22 @@
-"""A job: all that the numbers of a training run depend on, passed whole."""
+"""A job: all that the numbers of a training run depend on, passed whole; and what an engine makes of it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_type, settle
 from truepair.losses import Loss
 from truepair.models.encoders import Encoder
 from truepair.models.start import Start
-from truepair.sampling import Full, Sampler
+from truepair.sampling import Full, Matrices, Sampler
 from truepair.sampling.draws import Mask
 from truepair.training.settings import Settings
 
@@ -154,3 +157,49 @@ def _checked_mask(name: str, value: object, shape: tuple[int, ...]) -> Mask:
             f"{shape}: one value for each {'interaction' if len(shape) == 1 else 'user and item'}."
         )
     return mask
+
+
+# --- engines -------------------------------------------------------------------------------------------
+
+
+class EpochTotals(NamedTuple):
+    """The totals of an epoch of training."""
+
+    losses: Tensor  # [steps], the sum of the rows' losses in each step
+    clamped: int | None  # how many rows met the loss's floor; None where it has none
+
+
+class Trainer(Protocol):
+    """The parameters of one run, and one epoch of training."""
+
+    steps: int  # batches in an epoch
+    n_anchors: int  # rows in an epoch
+    n_saturated_users: int  # users with interactions and nothing to compare them with: they have no anchors
+
+    def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
+        """Train epoch `epoch` (from 0) at learning rate `rate`; `advance` gets the number of steps done."""
+
+    def matrices(self) -> Matrices:
+        """Copies of (users, items), whose dot products are the scores."""
+
+    def is_finite(self) -> bool:
+        """Whether every parameter is a finite number."""
+
+    def state(self) -> dict[str, Tensor]:
+        """All that the coming epochs depend on, apart from the job: parameters and optimizer state."""
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from what `state` returned; KeyError or ValueError if it does not fit."""
+
+    def begin(self, start: Start) -> None:
+        """Start from these vectors and moments, before the first epoch."""
+
+    def reached(self) -> Start:
+        """The vectors and moments now, from which another job can start; on the CPU."""
+
+
+class Engine(NamedTuple):
+    """A way to train: how it starts, and what it cannot do."""
+
+    start: Callable[[Job], Trainer]
+    lacks: Callable[[Job], str | None]  # why it cannot train this job, and what it has; None if it can

@@ -24,9 +24,8 @@ from truepair.training.checkpoints import (
     load_checkpoint,
     save_checkpoint,
 )
-from truepair.training.job import Job
+from truepair.training.job import EpochTotals, Job, Trainer
 from truepair.training.result import EpochRecord, EpochState, FitResult, OnEpoch, StopTraining
-from truepair.training.trainer import EpochTotals, Trainer
 
 _LONG = 5.0  # seconds of a checkpoint
 
@@ -35,19 +34,14 @@ _LONG = 5.0  # seconds of a checkpoint
 TrainEpoch = Callable[[Sequence["Run"], Callable[[int], None]], list[EpochTotals]]
 
 
-def one_by_one(runs: Sequence[Run], advance: Callable[[int], None]) -> list[EpochTotals]:
-    """A `TrainEpoch`."""
-    return [run.trainer.train(run.epoch, run.rate, advance) for run in runs]
-
-
 def run_to_the_end(
     runs: Sequence[Run],
-    train_epoch: TrainEpoch,
+    train_epoch: TrainEpoch | None,
     progress: bool = False,
     checkpoint_every: int = 1,
     keep_start: bool = False,
 ) -> list[FitResult | TrainingError]:
-    """Train runs at once, each until its epochs or its patience are over.
+    """Train runs at once, each until its epochs or its patience are over. One run needs no `train_epoch`.
 
     A run that diverges gives its error, and the others continue. `keep_start`: results have a `start`.
     """
@@ -64,7 +58,11 @@ def run_to_the_end(
             if not (going := [run for run in runs if run not in outcomes]):
                 return [outcomes[run] for run in runs]
             began = time.perf_counter()
-            for run, totals in zip(going, train_epoch(going, bar.step), strict=True):
+            if train_epoch is None:
+                all_totals = [first.trainer.train(first.epoch, first.rate, bar.step)]
+            else:
+                all_totals = train_epoch(going, bar.step)
+            for run, totals in zip(going, all_totals, strict=True):
                 try:
                     run.finish_epoch(totals, began)
                 except TrainingError as error:
@@ -92,10 +90,8 @@ class Run:
         self, job: Job, engine: str, trainer: Trainer, on_epoch: OnEpoch | None, checkpoint: Path | None
     ) -> None:
         self.job, self.engine, self.trainer, self.on_epoch = job, engine, trainer, on_epoch
-        epochs = job.settings.epochs
-        self.last_epoch = min(
-            epochs, getattr(on_epoch, "last_epoch", epochs)
-        )  # `on_epoch` may end it earlier
+        epochs = job.settings.epochs  # `on_epoch` may end it earlier
+        self.last_epoch = min(epochs, getattr(on_epoch, "last_epoch", epochs))
         self.checkpoint, self.saved = checkpoint, 0  # the epoch that lies in the checkpoint
         self.last_save = (0.0, 0.0)  # when it began, and how long it took
         self.history: list[EpochRecord] = []
@@ -127,29 +123,25 @@ class Run:
 
     def finish_epoch(self, totals: EpochTotals, began: float) -> None:
         """Check, validate and record an epoch that was trained."""
-        n, rate = self.trainer.n_anchors, self.rate
-        loss = self.mean_loss(totals.losses, rate)
-        clamped = None if totals.clamped is None else totals.clamped / n
-        score = self.validate(loss)
-        seconds = time.perf_counter() - began
-        self.history.append(EpochRecord(self.epoch + 1, loss, clamped, score, rate, seconds))
-
-    def mean_loss(self, losses: Tensor, rate: float) -> float:
-        """The mean over the rows, from the sums of the steps; an error with advice if there is none."""
+        n, losses = self.trainer.n_anchors, totals.losses
         bad = (~losses.isfinite()).nonzero()
         if len(bad):
             step = int(bad[0, 0])
-            raise self.diverged(f"the loss became {float(losses[step])}", step + 1, rate)
+            raise self.diverged(f"the loss became {float(losses[step])}", step + 1)
         if not self.trainer.is_finite():
-            raise self.diverged("a vector became infinite or NaN", self.trainer.steps, rate)
-        return float(losses.double().sum()) / self.trainer.n_anchors
+            raise self.diverged("a vector became infinite or NaN", self.trainer.steps)
+        loss = float(losses.double().sum()) / n
+        clamped = None if totals.clamped is None else totals.clamped / n
+        score = self.validate(loss)
+        seconds = time.perf_counter() - began
+        self.history.append(EpochRecord(self.epoch + 1, loss, clamped, score, self.rate, seconds))
 
-    def diverged(self, what: str, step: int, rate: float) -> TrainingError:
+    def diverged(self, what: str, step: int) -> TrainingError:
         """What happened, where, and what to try."""
         kept = f" {self.checkpoint} holds the run as it was after epoch {self.saved}." if self.saved else ""
         return TrainingError(
             f"{what} at epoch {self.epoch + 1}, step {step} of {self.trainer.steps}, "
-            f"with learning rate {rate:g}. Lower learning_rate, or use scoring='cosine', "
+            f"with learning rate {self.rate:g}. Lower learning_rate, or use scoring='cosine', "
             f"which bounds the scores.{kept}"
         )
 
@@ -181,17 +173,12 @@ class Run:
         """The matrices to keep of the best epoch."""
         return self.trainer.matrices()
 
-    def whole(self, kept: Matrices) -> Matrices:
-        """The matrices of a result, from those that were kept."""
-        return kept
-
     def result(self, keep_start: bool = False) -> FitResult:
         """The matrices of the best epoch, or of the last.
 
         Parameters and moments are those of the last epoch, so a result of an earlier one has no `start`.
         """
-        epoch, _, kept = self.best or (self.epoch, 0.0, self.kept())
-        users, items = self.whole(kept)
+        epoch, _, (users, items) = self.best or (self.epoch, 0.0, self.kept())
         return FitResult(
             users=users.cpu(),
             items=items.cpu(),

@@ -16,9 +16,8 @@ from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
 from truepair.sampling import Matrices
 from truepair.training.dislikes import with_dislikes
-from truepair.training.job import Job
+from truepair.training.job import EpochTotals, Job
 from truepair.training.settings import Settings
-from truepair.training.trainer import EpochTotals
 
 _SMALL_WORK = 2e8  # of a step, by `step_work`: up to here, one thread
 _MOMENTS = ("exp_avg", "exp_avg_sq")  # as PyTorch's Adam names them

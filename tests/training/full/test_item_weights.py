@@ -13,8 +13,7 @@ from truepair.models.encoders import MF
 from truepair.prior import prepare
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import DNS, Full, Popularity, Uniform
-from truepair.training import Job, Settings, fit, fold_in
-from truepair.training.engines import choose_engine
+from truepair.training import Job, Settings, choose_engine, fit, fold_in
 from truepair.training.full.scoring import Blocks
 from worlds import two_tastes
 

@@ -10,8 +10,8 @@ from truepair.losses import DPL, InfoNCE
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import Full
 from truepair.training import Job, Settings, fit
-from truepair.training.full import row_adam
 from truepair.training.full.engine import FULL, MANY_STEPS, has_many_users
+from truepair.training.full.large import row_adam
 from truepair.training.full.large.table_adam import TableAdam
 from truepair.training.full.many_users import ManyUsersTrainer
 from truepair.training.full.trainer import FullTrainer

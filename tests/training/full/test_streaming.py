@@ -109,7 +109,7 @@ def test_an_error_while_gathering_ends_the_fit(monkeypatch):
     def broken(*arguments):
         raise OSError("the file is gone")
 
-    monkeypatch.setattr("truepair.training.full.large.gather.gather", broken)
+    monkeypatch.setattr("truepair.training.full.large.row_adam.gather", broken)
     monkeypatch.setattr(streaming, "announce_compilation", lambda functions: None)
     with pytest.raises(OSError, match="the file is gone"):
         fit(job_of(world()))

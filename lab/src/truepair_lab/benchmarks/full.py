@@ -18,8 +18,8 @@ from truepair.losses import DPLHard, InfoNCE, Loss
 from truepair.models.encoders import MF
 from truepair.sampling import Full
 from truepair.training import ENGINES, Job, Settings
+from truepair.training.job import Trainer
 from truepair.training.result import EpochState
-from truepair.training.trainer import Trainer
 from truepair_lab.benchmarks.outcome import Options, Outcome, Row, medians
 from truepair_lab.benchmarks.truepair_side import seconds_per_epoch, timed
 from truepair_lab.paper.baselines import solved

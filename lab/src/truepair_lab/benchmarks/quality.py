@@ -14,7 +14,7 @@ from truepair.evaluation import evaluate
 from truepair.losses import DPL
 from truepair.models.encoders import MF
 from truepair.training import Settings
-from truepair.training.trainer import Trainer
+from truepair.training.job import Trainer
 from truepair_lab.benchmarks.outcome import Options, Outcome, Row, Skipped, medians
 from truepair_lab.benchmarks.truepair_side import FAST, TAU, start
 

@@ -16,7 +16,7 @@ from truepair.losses import DPL, Loss
 from truepair.models.encoders import MF, Encoder
 from truepair.sampling import Uniform
 from truepair.training import ENGINES, Job, Settings
-from truepair.training.trainer import Trainer
+from truepair.training.job import Trainer
 from truepair_lab.benchmarks.outcome import Measure, Options, Skipped
 
 Vectors = npt.NDArray[np.float32]

@@ -14,8 +14,7 @@ from truepair.training.distributed.memory import check_memory
 from truepair.training.distributed.processes import device_of, group_of, n_processes
 from truepair.training.distributed.trainer import ShardTrainer
 from truepair.training.full.losses import has_row_form
-from truepair.training.job import Job
-from truepair.training.trainer import Engine
+from truepair.training.job import Engine, Job
 
 
 def _start(job: Job) -> ShardTrainer:

@@ -14,10 +14,9 @@ from truepair.training.distributed import checkpoints
 from truepair.training.distributed.agreement import check_agreement
 from truepair.training.distributed.shards import Shard, ShardedMatrices
 from truepair.training.distributed.trainer import ShardTrainer
-from truepair.training.job import Job
+from truepair.training.job import Job, Trainer
 from truepair.training.loop import Run
-from truepair.training.result import EpochState, OnEpoch
-from truepair.training.trainer import Trainer
+from truepair.training.result import EpochState, FitResult, OnEpoch
 
 
 class ShardedState(EpochState):
@@ -56,9 +55,11 @@ class DistributedRun(Run):
         """The rank's own rows."""
         return self.trainer.parts()
 
-    def whole(self, kept: Matrices) -> Matrices:
-        """The rows of all ranks."""
-        return self.trainer.whole(kept)
+    def result(self, keep_start: bool = False) -> FitResult:
+        """The result with the rows of all ranks."""
+        epoch, score, kept = self.best or (self.epoch, 0.0, self.kept())
+        self.best = epoch, score, self.trainer.whole(kept)
+        return super().result(keep_start)
 
     # --- checkpoints -------------------------------------------------------------------------------
 

@@ -26,9 +26,8 @@ from truepair.training.distributed.graph import ShardGraph, hops_of, places
 from truepair.training.distributed.shards import Exchange, Parts, Shard, first_vectors
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.scoring import sums_for
-from truepair.training.job import Job
+from truepair.training.job import EpochTotals, Job
 from truepair.training.module_trainer import ModuleTrainer, l2_penalty
-from truepair.training.trainer import EpochTotals
 
 
 class ShardModel(StartedEncoder):

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from truepair.training.full.fixed_shape import EpochBuffers
 from truepair.training.full.trainer import FullTrainer
-from truepair.training.job import Job
-from truepair.training.trainer import EpochTotals
+from truepair.training.job import EpochTotals, Job
 
 
 class RecordedFullTrainer(FullTrainer):

@@ -17,8 +17,7 @@ from truepair.training.full.large.streaming import is_streamed
 from truepair.training.full.losses import has_row_form
 from truepair.training.full.many_users import ManyUsersTrainer
 from truepair.training.full.trainer import FullTrainer
-from truepair.training.job import Job
-from truepair.training.trainer import Engine
+from truepair.training.job import Engine, Job
 
 
 def is_recordable(job: Job, device: torch.device | None = None) -> bool:

@@ -13,8 +13,7 @@ from truepair.storage.compiled_code import announce_compilation
 from truepair.training.full.large.table_adam import TableAdam
 from truepair.training.full.losses import RowLosses
 from truepair.training.full.trainer import FullTrainer
-from truepair.training.job import Job
-from truepair.training.trainer import EpochTotals
+from truepair.training.job import EpochTotals, Job
 
 _ROWS = 1 << 16  # users whose vectors are scaled at a time
 _USERS, _ITEMS = "optimizer.0.", "optimizer.1."  # where the optimizer's state of each side is stored
@@ -34,7 +33,7 @@ class ManyUsersTrainer(FullTrainer):
         """The users' vectors with Adam's state, which is kept where the settings say."""
         decay, state = self.job.settings.weight_decay, self.job.settings.optimizer_state
         if self.device.type == "cpu" and state != "half":
-            from truepair.training.full import row_adam  # imports Numba
+            from truepair.training.full.large import row_adam  # imports Numba
 
             announce_compilation([row_adam.catch_up_rows, row_adam.update_rows])
             return TableAdam(weights, decay, state, (row_adam.catch_up, row_adam.update), torch.float64)

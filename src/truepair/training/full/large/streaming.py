@@ -61,7 +61,7 @@ class StreamedBlocks(Blocks):
 
     def keep_pairs(self, data: Interactions, weights: npt.NDArray[np.float32] | None) -> None:
         """Keep the arrays as they are."""
-        from truepair.training.full.large.gather import gather  # imports Numba
+        from truepair.training.full.large.row_adam import gather  # imports Numba
 
         announce_compilation([gather])
         self.columns: list[Array] = [data.items] + ([] if weights is None else [weights])

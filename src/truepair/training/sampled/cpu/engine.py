@@ -14,9 +14,8 @@ from importlib.util import find_spec
 from truepair.losses import Loss
 from truepair.models.encoders import MF, Encoder
 from truepair.sampling import Sampler
-from truepair.training.job import Job
+from truepair.training.job import Engine, Job, Trainer
 from truepair.training.sampled.plan import FUSED_SAMPLERS, lacking, lacking_data
-from truepair.training.trainer import Engine, Trainer
 
 
 def _lacks(job: Job) -> str | None:

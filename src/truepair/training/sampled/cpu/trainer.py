@@ -15,7 +15,7 @@ from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
 from truepair.sampling import Matrices
 from truepair.storage.compiled_code import announce_compilation
-from truepair.training.job import Job
+from truepair.training.job import EpochTotals, Job
 from truepair.training.sampled.cpu.draw_tables import entries_of, fill_filters
 from truepair.training.sampled.cpu.draws import order_of
 from truepair.training.sampled.cpu.inner_loop import StepSettings, Visits, train_entries
@@ -23,7 +23,6 @@ from truepair.training.sampled.cpu.memory import aligned_zeros, space_for
 from truepair.training.sampled.cpu.updates import EmbeddingTables
 from truepair.training.sampled.cpu.vectors import LINE
 from truepair.training.sampled.plan import Floats, plan_of, prior_of, weights_of_anchors
-from truepair.training.trainer import EpochTotals
 
 PIECE = 1 << 28  # floats that are touched before Python may show progress or stop: a fraction of a second
 

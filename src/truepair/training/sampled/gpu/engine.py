@@ -6,9 +6,8 @@ import importlib.util
 
 import torch
 
-from truepair.training.job import Job
+from truepair.training.job import Engine, Job, Trainer
 from truepair.training.sampled.plan import lacking, lacking_data, next_power_of_two, plan_of
-from truepair.training.trainer import Engine, Trainer
 
 _MOST_NUMBERS = 32_768  # of a row's items, items x dimensions: they lie in registers
 _WIDEST_POOL = 128  # slots of a row that is chosen from by score: slots x slots are compared

@@ -22,11 +22,10 @@ from truepair.models.encoders import StartedEncoder
 from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
 from truepair.sampling import Draws, Matrices
-from truepair.training.job import Job
+from truepair.training.job import EpochTotals, Job
 from truepair.training.sampled.gpu import in_batch, kernels
 from truepair.training.sampled.gpu.lightgcn import Hops, Touched
 from truepair.training.sampled.plan import next_power_of_two, plan_of, prior_of, weights_of_anchors
-from truepair.training.trainer import EpochTotals
 
 _TABLE_BYTES = 1 << 30  # at most so much for the drawn entries of a part of an epoch
 _TABLE_STEPS = 65_535  # and so many steps: a limit of CUDA's launch grids

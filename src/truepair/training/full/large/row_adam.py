@@ -1,4 +1,4 @@
-"""Adam for a table of many rows of which a step uses few, compiled for the CPU: steps are made in cache."""
+"""Compiled for the CPU: Adam for a table of many rows of which a step uses few; values out of a column."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from truepair.storage.types import Array
 from truepair.training.full.large.table_adam import BETAS, EPSILON, LOOK, Course, Means
 from truepair.training.sampled.cpu.arithmetic import ONE, ZERO, Index, Ints, Longs, inlined, without_lock
 from truepair.training.sampled.plan import Floats
@@ -125,3 +126,14 @@ def _changes(weights: Floats, first: Floats, second: Floats, above: np.float32, 
         if weights[j] - above * first[j] / (below * np.sqrt(second[j]) + _EPSILON) != weights[j]:
             return True
     return False
+
+
+@without_lock
+def gather(column: Array, users: Longs, firsts: Longs, lengths: Longs, found: Array) -> None:
+    """The values of these users, one user after the other; another thread goes on meanwhile."""
+    place = 0
+    for k in range(len(users)):
+        first = firsts[users[k]]
+        for j in range(lengths[users[k]]):
+            found[place + j] = column[first + j]
+        place += lengths[users[k]]
