@@ -4,9 +4,8 @@ import math
 
 import torch
 
-from truepair.training.full.block import UserBlock
 from truepair.training.full.losses import row_losses
-from truepair.training.full.pair_sums import POWER, SIGMOID, SOFTPLUS, Kernel, pair_sums
+from truepair.training.full.pair_sums import POWER, SIGMOID, SOFTPLUS, Kernel, UserBlock, pair_sums
 
 KERNELS = [
     Kernel(SIGMOID),
@@ -87,9 +86,9 @@ def summed(sums, block, kernel, beta=0.0):
     """F and D over the unlabelled and over the user's own, and both ways back, as one list."""
     block = block._replace(scores=block.scores.clone())
     alpha = shares_of(block.scores == -math.inf).to(block.pos.dtype)  # positive, as all of DPL's and BPR's
-    found = sums(block, kernel, beta, True)
-    parts = [found.unlabelled.value, found.unlabelled.slope, found.own.value, found.own.slope]
-    return [*parts, found.own.spread(alpha), found.unlabelled.spread(alpha)]
+    unlabelled, own = sums(block, kernel, beta, True)
+    parts = [unlabelled.value, unlabelled.slope, own.value, own.slope]
+    return [*parts, own.spread(alpha), unlabelled.spread(alpha)]
 
 
 def both(scale, wanted=False, n_items=60):

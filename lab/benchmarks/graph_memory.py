@@ -27,9 +27,9 @@ from truepair.models.encoders import LightGCN
 from truepair.sampling import Full
 from truepair.training import Job, Settings
 from truepair.training.distributed.engine import started
-from truepair.training.distributed.memory import GraphSize
+from truepair.training.distributed.memory import graph_bytes
 from truepair.training.distributed.processes import group_of, leave
-from truepair.training.full.large.memory import size_of
+from truepair.training.full.engine import size_of
 
 
 def job_of(n_users: int, n_items: int, dim: int, hops: int) -> Job:
@@ -59,7 +59,7 @@ def work(rank: int, size: int, port: int, shape: tuple[int, int, int, int], resu
         0, 0.1, lambda steps: None
     )  # what is imported at a first step
     job = job_of(*shape)
-    graph = GraphSize.of(job).rank_bytes(size) if shape[-1] else 0
+    graph = graph_bytes(job, size)
     before = resident("VmRSS")
     trainer = started(job, group)
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins here

@@ -20,7 +20,7 @@ from truepair.sampling import Full
 from truepair.training import Job, Settings
 from truepair.training.distributed.engine import started
 from truepair.training.distributed.processes import group_of
-from truepair.training.full.large.memory import size_of
+from truepair.training.full.engine import size_of
 from worlds import two_tastes
 
 H200 = DEVICES["h200"]

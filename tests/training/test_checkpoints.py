@@ -139,12 +139,12 @@ def test_checkpoints_that_take_long_take_a_tenth_of_the_time(tmp_path, monkeypat
         now[0] += 20.0
         run.history.append(EpochRecord(run.epoch + 1, 0.0, None, None, 0.1, 20.0))
 
-    def save(path, tensors, facts):
+    def save(path, kind, version, tensors, facts):
         now[0] += 9.0
         saved.append(len(facts["history"]))
 
     monkeypatch.setattr("truepair.training.loop.time.perf_counter", lambda: now[0])
-    monkeypatch.setattr("truepair.training.loop.save_checkpoint", save)
+    monkeypatch.setattr("truepair.training.loop.write_tensors", save)
     monkeypatch.setattr(Run, "finish_epoch", epoch)
     job = Job(MF(dim=4), BPR(), Uniform(), two_tastes(), dataclasses.replace(SETTINGS, epochs=12))
     fit_reference(job, checkpoint=tmp_path / "x")

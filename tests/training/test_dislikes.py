@@ -17,8 +17,7 @@ from truepair.training.checkpoints import describe_job
 from truepair.training.dislikes import DislikeDraws, with_dislikes
 from truepair.training.full.engine import is_recordable
 from truepair.training.full.losses import has_row_form
-from truepair.training.full.many_users import ManyUsersTrainer
-from truepair.training.full.trainer import FullTrainer
+from truepair.training.full.trainer import FullTrainer, ManyUsersTrainer
 from truepair.training.reference.trainer import FullReferenceTrainer, ReferenceTrainer
 from worlds import interactions_of
 

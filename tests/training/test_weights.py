@@ -16,8 +16,7 @@ from truepair.training import Job, Settings, fit, fold_in
 from truepair.training.checkpoints import describe_job
 from truepair.training.full.cuda_graphs import RecordedFullTrainer
 from truepair.training.full.losses import has_row_form
-from truepair.training.full.many_users import ManyUsersTrainer
-from truepair.training.full.trainer import FullTrainer
+from truepair.training.full.trainer import FullTrainer, ManyUsersTrainer
 from truepair.training.reference.trainer import FullReferenceTrainer, ReferenceTrainer
 from truepair.training.sampled.cpu.trainer import CpuTrainer
 from worlds import interactions_of, two_tastes

@@ -18,18 +18,13 @@ from torch import Tensor
 from truepair.errors import StorageError
 from truepair.sampling import Full, Matrices
 from truepair.storage.plain_values import is_number
-from truepair.storage.tensor_file import read_tensors, write_tensors
+from truepair.storage.tensor_file import read_tensors
 from truepair.storage.types import Json
 from truepair.storage.versions import current_value
 from truepair.training.job import Job, Trainer
 from truepair.training.result import EpochRecord
 
 KIND, VERSION = "truepair checkpoint", 1
-
-
-def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], facts: Json) -> None:
-    """Write a checkpoint atomically; if that fails, the old one is still there."""
-    write_tensors(path, KIND, VERSION, tensors, facts)
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], Json]:

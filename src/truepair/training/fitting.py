@@ -124,13 +124,15 @@ def fit_many(
     ready = [_checked(job, each) for job, each in zip(jobs, on_epochs, strict=True)]
     engines = [choose_engine(job, engine) for job in ready]
     results: dict[int, FitResult | TrainingError] = {}
-    for places in _groups(ready, engines):
-        name, some = engines[places[0]], [(ready[place], on_epochs[place]) for place in places]
+    for places in groups_of(ready, engines):
+        name, some, train_epoch = engines[places[0]], [ready[place] for place in places], None
         try:
-            if name == "gpu" or (name == "full" and is_recordable(some[0][0])):
-                runs, train_epoch = _started_together(some, name)
+            if name == "gpu" or (name == "full" and is_recordable(some[0])):
+                trainers, train_epoch = _together(some, name)
+                started = zip(places, trainers, strict=True)
+                runs = [Run(ready[at], name, trainer, on_epochs[at], None) for at, trainer in started]
             else:
-                runs, train_epoch = [_started(*some[0], name, None, progress)], None
+                runs = [_started(some[0], on_epochs[places[0]], name, None, progress)]
             found = run_to_the_end(runs, train_epoch, progress)
         except TrainingError as error:
             found = [error] * len(places)
@@ -190,17 +192,15 @@ def _checked(job: Job, on_epoch: OnEpoch | None) -> Job:
 # --- jobs that train at once ---------------------------------------------------------------------------
 
 
-def groups_of(jobs: Sequence[Job]) -> list[list[int]]:
-    """The places of the jobs that can train together on engine "gpu": they share the data and every shape."""
-    return _groups(jobs, ["gpu"] * len(jobs))
+def groups_of(jobs: Sequence[Job], engines: Sequence[str] | None = None) -> list[list[int]]:
+    """The places of jobs that train at once; a job that does not is in a group of its own.
 
-
-def _groups(jobs: Sequence[Job], engines: Sequence[str]) -> list[list[int]]:
-    """The places of jobs that train at once; a job that does not is in a group of its own."""
+    Without `engines` they are all "gpu", where jobs train together that share the data and every shape.
+    """
     found: dict[Hashable, list[list[int]]] = {}
-    for place, (job, engine) in enumerate(zip(jobs, engines, strict=True)):
+    for place, job in enumerate(jobs):
+        engine, most = "gpu" if engines is None else engines[place], 1
         key: Hashable = place
-        most = 1
         if engine == "gpu":
             key, most = _shape(job), _MOST_RUNS
         elif engine == "full" and is_recordable(job):
@@ -220,40 +220,32 @@ def _shape(job: Job) -> Hashable:
     )  # fmt: skip
 
 
-def _started_together(
-    jobs: Sequence[tuple[Job, OnEpoch | None]], engine: str
-) -> tuple[list[Run], TrainEpoch]:
-    """The runs of one group on the GPU, and how they train."""
-    trainers, train_epoch = (_recorded if engine == "full" else _alike)([job for job, _ in jobs])
-    started = zip(jobs, trainers, strict=True)
-    return [Run(job, engine, trainer, on_epoch, None) for (job, on_epoch), trainer in started], train_epoch
+def _together(jobs: Sequence[Job], engine: str) -> tuple[Sequence[Trainer], TrainEpoch]:
+    """The trainers of one group on the GPU, and how they train.
 
+    Those of engine "gpu" share kernels, where one that has ended stays with learning rate 0. Those of "full"
+    have any shapes, and each a stream of its own.
+    """
+    if engine == "full":
+        recorded = [RecordedFullTrainer(job) for job in jobs]
 
-def _recorded(jobs: Sequence[Job]) -> tuple[Sequence[Trainer], TrainEpoch]:
-    """Runs of any shapes, each on a stream of its own."""
-    trainers = [RecordedFullTrainer(job) for job in jobs]
+        def train_recorded(runs: Sequence[Run], advance: Callable[[int], None]) -> list[EpochTotals]:
+            going = {run.trainer: (run.epoch, run.rate) for run in runs}
+            totals = train_side_by_side([(each, *going[each]) for each in recorded if each in going])
+            advance(recorded[0].steps)
+            return totals
 
-    def train_epoch(runs: Sequence[Run], advance: Callable[[int], None]) -> list[EpochTotals]:
-        going = {run.trainer: (run.epoch, run.rate) for run in runs}
-        totals = train_side_by_side([(each, *going[each]) for each in trainers if each in going])
-        advance(trainers[0].steps)
-        return totals
-
-    return trainers, train_epoch
-
-
-def _alike(jobs: Sequence[Job]) -> tuple[Sequence[Trainer], TrainEpoch]:
-    """Runs of engine "gpu" in the same kernels; one that has ended stays in them with learning rate 0."""
+        return recorded, train_recorded
     from truepair.training.sampled.gpu.runs import GpuRuns  # it needs Triton
 
     group = GpuRuns(jobs)
     trainers = group.trainers
 
-    def train_epoch(runs: Sequence[Run], advance: Callable[[int], None]) -> list[EpochTotals]:
+    def train_alike(runs: Sequence[Run], advance: Callable[[int], None]) -> list[EpochTotals]:
         going = {run.trainer: (run.epoch, run.rate) for run in runs}
         epochs, rates = zip(*(going.get(trainer, (0, 0.0)) for trainer in trainers), strict=True)
         summary = group.train(epochs, rates)
         advance(group.steps)
         return [trainer.totals(summary) for trainer in trainers if trainer in going]
 
-    return trainers, train_epoch
+    return trainers, train_alike

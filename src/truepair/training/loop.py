@@ -8,21 +8,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from torch import Tensor
 
 from truepair.errors import StorageError, TrainingError, check_whole
 from truepair.sampling import Matrices
 from truepair.storage.atomic import remove_unfinished
+from truepair.storage.tensor_file import write_tensors
 from truepair.storage.types import Json
 from truepair.training.checkpoints import (
+    KIND,
+    VERSION,
     Contents,
     check_same_job,
     checked_contents,
     describe_job,
     load_checkpoint,
-    save_checkpoint,
 )
 from truepair.training.job import EpochTotals, Job, Trainer
 from truepair.training.result import EpochRecord, EpochState, FitResult, OnEpoch, StopTraining
@@ -50,7 +51,7 @@ def run_to_the_end(
     metric = metric if len(runs) == 1 else f"{len(runs)} runs, best validation"
     first, epochs = runs[0], max(run.last_epoch for run in runs)
     outcomes: dict[Run, FitResult | TrainingError] = {}
-    with show_progress(progress, epochs, first.epoch, first.trainer.steps, metric) as bar:
+    with show_progress(progress, epochs, first.epoch, first.trainer.steps, metric) as (advance, show):
         while True:
             for run in runs:
                 if run not in outcomes and run.is_over():
@@ -59,9 +60,9 @@ def run_to_the_end(
                 return [outcomes[run] for run in runs]
             began = time.perf_counter()
             if train_epoch is None:
-                all_totals = [first.trainer.train(first.epoch, first.rate, bar.step)]
+                all_totals = [first.trainer.train(first.epoch, first.rate, advance)]
             else:
-                all_totals = train_epoch(going, bar.step)
+                all_totals = train_epoch(going, advance)
             for run, totals in zip(going, all_totals, strict=True):
                 try:
                     run.finish_epoch(totals, began)
@@ -71,7 +72,7 @@ def run_to_the_end(
                 if run.checkpoint is not None and (run.is_over() or run.is_due(checkpoint_every)):
                     run.save()
             if progress and (record := _latest(runs)):
-                bar.epoch(record)
+                show(record)
 
 
 def _latest(runs: Sequence[Run]) -> EpochRecord | None:
@@ -209,7 +210,7 @@ class Run:
         """Write the checkpoint."""
         assert self.checkpoint is not None
         began = time.perf_counter()
-        save_checkpoint(self.checkpoint, self.tensors(), self.facts())
+        write_tensors(self.checkpoint, KIND, VERSION, self.tensors(), self.facts())
         self.saved, self.last_save = self.epoch, (began, time.perf_counter() - began)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -250,30 +251,27 @@ class Run:
 # --- progress ------------------------------------------------------------------------------------------
 
 
-class Progress(NamedTuple):
-    """What receives every step and every epoch; by default it shows nothing."""
-
-    step: Callable[[int], None] = lambda steps: None  # gets the number of finished batches
-    epoch: Callable[[EpochRecord], None] = lambda record: None
-
-
 @contextmanager
-def show_progress(shown: bool, epochs: int, done: int, steps: int, metric: str) -> Iterator[Progress]:
-    """A bar on stderr over what is left of `epochs` of `steps` batches each, if `shown`."""
+def show_progress(
+    shown: bool, epochs: int, done: int, steps: int, metric: str
+) -> Iterator[tuple[Callable[[int], None], Callable[[EpochRecord], None]]]:
+    """A bar on stderr over what is left of `epochs` of `steps` batches each, if `shown`.
+
+    Gives what receives the number of finished batches, and what receives every epoch.
+    """
     if not shown:
-        yield Progress()
+        yield lambda steps: None, lambda record: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as RichProgress
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     text = TextColumn("{task.description}")
     columns = (text, BarColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    with RichProgress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(f"epoch {done}/{epochs}", total=epochs * steps, completed=done * steps)
-        yield Progress(
-            step=lambda steps: bar.advance(task, steps),
-            epoch=lambda record: bar.update(task, description=describe_epoch(record, epochs, metric)),
+        yield (
+            lambda steps: bar.advance(task, steps),
+            lambda record: bar.update(task, description=describe_epoch(record, epochs, metric)),
         )
 
 

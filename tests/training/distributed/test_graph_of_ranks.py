@@ -20,7 +20,7 @@ from truepair.training.distributed import memory
 from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.engine import started
 from truepair.training.distributed.graph import ShardGraph, places
-from truepair.training.distributed.memory import GraphSize, check_memory, size_of
+from truepair.training.distributed.memory import check_memory, graph_bytes, size_of
 from truepair.training.distributed.processes import group_of
 from truepair.training.distributed.shards import Shard
 from worlds import interactions_of, two_tastes
@@ -183,13 +183,14 @@ def graph_of(data, ranks, rank):
 
 
 def test_ranks_divide_the_edges():
-    size = GraphSize.of(job())._replace(dim=0)  # without vectors
+    narrow, wide = job(LightGCN(dim=1)), job(LightGCN(dim=2))
     for ranks in (1, 2, 4):
         parts = [graph_of(DATA, ranks, rank) for rank in range(ranks)]
         edges = [part.to_users._nnz() + part.to_items._nnz() for part in parts]
         assert sum(edges) == 2 * len(DATA)
         rows = sum(Shard(n, ranks, 0).longest for n in (DATA.n_users, DATA.n_items))
-        assert size.rank_bytes(ranks) == 12 * max(edges) + 8 * rows
+        without_vectors = 2 * graph_bytes(narrow, ranks) - graph_bytes(wide, ranks)
+        assert without_vectors == 12 * max(edges) + 8 * rows
 
 
 # --- memory ----------------------------------------------------------------------------------------------
@@ -198,10 +199,9 @@ def test_ranks_divide_the_edges():
 def test_a_graph_that_does_not_fit_is_an_error_before_training(monkeypatch):
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
     large = job(LightGCN(dim=64, hops=2), interactions_of([np.arange(50)] * 2000, 3000), batch_size=20)
-    graph = GraphSize.of(large)
-    needed = size_of(large).rank_bytes(2) + graph.rank_bytes(2)
+    needed = size_of(large).rank_bytes(2) + graph_bytes(large, 2)
     gathered, layers = 2 * 3000 * 64 * 4, 2 * 3 * 2500 * 64 * 4
-    assert graph.rank_bytes(2) == 12 * (50_000 + 100_000) + 8 * 2500 + gathered + layers
+    assert graph_bytes(large, 2) == 12 * (50_000 + 100_000) + 8 * 2500 + gathered + layers
     monkeypatch.setattr(memory, "free_bytes", lambda device: needed)
     check_memory(large, 2, CPU)
     monkeypatch.setattr(memory, "free_bytes", lambda device: needed - 1)

@@ -11,9 +11,8 @@ from truepair.losses import BPR, DPL, PSL, SL
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import Full
 from truepair.training import Job, Settings, fit, fit_many
-from truepair.training.full.cuda_graphs import RecordedFullTrainer
+from truepair.training.full.cuda_graphs import EpochBuffers, RecordedFullTrainer
 from truepair.training.full.engine import is_recordable
-from truepair.training.full.fixed_shape import EpochBuffers
 from truepair.training.full.large import streaming
 from truepair.training.full.losses import has_row_form
 from truepair.training.full.scoring import Blocks

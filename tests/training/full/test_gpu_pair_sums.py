@@ -50,7 +50,7 @@ def test_sums_are_those_of_all_pairs(kernel, beta, wanted):
 
 def test_own_sums_only_where_they_are_asked_for():
     block, _ = both(1.0)
-    assert on_device(block, KERNELS[0], 0.0, False).own is None
+    assert on_device(block, KERNELS[0], 0.0, False)[1] is None
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def job_of(data, device=CPU, **changes):
 @pytest.fixture
 def streamed(monkeypatch):
     """All pairs are streamed, whatever their number."""
-    for place in ("trainer", "engine", "large.memory"):
+    for place in ("trainer", "engine"):
         monkeypatch.setattr(f"truepair.training.full.{place}.is_streamed", lambda data, device: True)
 
 

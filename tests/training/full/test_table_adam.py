@@ -14,8 +14,7 @@ from truepair.training import Job, Settings, fit
 from truepair.training.full.engine import FULL, MANY_STEPS, has_many_users
 from truepair.training.full.large import table_adam
 from truepair.training.full.large.table_adam import TableAdam
-from truepair.training.full.many_users import ManyUsersTrainer
-from truepair.training.full.trainer import FullTrainer
+from truepair.training.full.trainer import FullTrainer, ManyUsersTrainer
 from worlds import interactions_of
 
 pytestmark = [

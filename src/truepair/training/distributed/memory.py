@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 import torch
 
-from truepair.data.ids import Codes
 from truepair.distributed.cost import CODE, FLOAT
 from truepair.errors import InputError
 from truepair.models.factor_matrices import free_bytes
 from truepair.training.distributed.graph import hops_of
 from truepair.training.distributed.shards import Shard
-from truepair.training.full.large.memory import size_of
+from truepair.training.full.engine import size_of
 from truepair.training.job import Job
 
 _COPIES = 2  # of a gathered table: gloo keeps one of its own
@@ -26,32 +25,22 @@ _REMEDY_OF_GRAPH = (
 )
 
 
-class GraphSize(NamedTuple):
-    """What propagation over the graph needs on a rank, beside what MF needs; nothing without hops."""
+def graph_bytes(job: Job, ranks: int) -> int:
+    """What propagation over the graph needs on a rank, beside what MF needs; nothing without hops.
 
-    ends: tuple[Codes, Codes]  # [n + 1] of users and of items: how many pairs come before each
-    dim: int
-    hops: int
-
-    @staticmethod
-    def of(job: Job) -> GraphSize:
-        """That of a job."""
-        counts = job.interactions.user_counts, job.interactions.item_counts
-        users, items = (np.concatenate([[0], np.cumsum(each)]) for each in counts)
-        return GraphSize((users, items), job.encoder.dim, hops_of(job.encoder))
-
-    def rank_bytes(self, ranks: int) -> int:
-        """Bytes on the device of the rank with the most edges: edges, one gathered table, layers."""
-        if not self.hops:
-            return 0
-        shards = [Shard(len(ends) - 1, ranks, 0) for ends in self.ends]
-        of_users, of_items = (
-            np.diff(ends[each.bounds]) for ends, each in zip(self.ends, shards, strict=True)
-        )
-        edges, rows = int((of_users + of_items).max()), sum(each.longest for each in shards)
-        gathered = ranks * max(each.longest for each in shards) if ranks > 1 else 0
-        vectors = _COPIES * gathered + _LAYERS * (self.hops + 1) * rows
-        return edges * (CODE + FLOAT) + rows * CODE + vectors * self.dim * FLOAT
+    Bytes on the device of the rank with the most edges: edges, one gathered table, layers.
+    """
+    hops, data = hops_of(job.encoder), job.interactions
+    if not hops:
+        return 0
+    shards = Shard(data.n_users, ranks, 0), Shard(data.n_items, ranks, 0)
+    counts = data.user_counts, data.item_counts
+    ends = [np.concatenate([[0], np.cumsum(each)]) for each in counts]  # how many pairs come before each row
+    of_users, of_items = (np.diff(end[shard.bounds]) for end, shard in zip(ends, shards, strict=True))
+    edges, rows = int((of_users + of_items).max()), sum(shard.longest for shard in shards)
+    gathered = ranks * max(shard.longest for shard in shards) if ranks > 1 else 0
+    vectors = _COPIES * gathered + _LAYERS * (hops + 1) * rows
+    return edges * (CODE + FLOAT) + rows * CODE + vectors * job.encoder.dim * FLOAT
 
 
 def check_memory(job: Job, ranks: int, device: torch.device) -> None:
@@ -62,12 +51,11 @@ def check_memory(job: Job, ranks: int, device: torch.device) -> None:
     on_machine = max(int(os.environ.get("LOCAL_WORLD_SIZE") or ranks), 1)
     shared = device.type == "cpu" or on_machine > max(torch.cuda.device_count(), 1)
     room = free // on_machine if shared else free
-    size, graph = size_of(job), GraphSize.of(job)
-    of_graph = graph.rank_bytes(ranks)
+    size, of_graph = size_of(job), graph_bytes(job, ranks)
     needed = size.rank_bytes(ranks) + of_graph
     if needed <= room:
         return
-    fitting = size.ranks_for(room, graph.rank_bytes)
+    fitting = size.ranks_for(room, partial(graph_bytes, job))
     no_number = _REMEDY_OF_GRAPH if of_graph else _REMEDY
     remedy = no_number if fitting is None else f"{fitting} ranks with as much would fit"
     part = f" ({of_graph / 1e9:,.2f} GB of them for the graph and its hops)" if of_graph else ""

@@ -25,16 +25,12 @@ _MAIN_MEMORY = torch.device("cpu")
 
 def n_processes() -> int:
     """How many processes this one trains with: those of PyTorch's process group, or of torchrun."""
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_world_size()
-    return _whole("WORLD_SIZE", 1)
+    return dist.get_world_size() if dist.is_initialized() else _whole("WORLD_SIZE", 1)
 
 
 def rank_of_process() -> int:
     """Which of them this one is."""
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_rank()
-    return _whole("RANK", 0)
+    return dist.get_rank() if dist.is_initialized() else _whole("RANK", 0)
 
 
 def device_of(device: torch.device) -> torch.device:
@@ -46,11 +42,7 @@ def device_of(device: torch.device) -> torch.device:
 
 def group_of(device: torch.device) -> ProcessGroup:
     """The ranks of this run; joins them the first time."""
-    if n_processes() == 1:
-        return ProcessGroup()
-    if not dist.is_available():
-        raise InputError("this PyTorch has no torch.distributed; install one that has, or train alone.")
-    return _join(device)
+    return ProcessGroup() if n_processes() == 1 else _join(device)
 
 
 def leave() -> None:

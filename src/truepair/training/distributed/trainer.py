@@ -19,8 +19,7 @@ from truepair.distributed.cost import step_work
 from truepair.models.encoders import Encoder, StartedEncoder
 from truepair.models.start import Side, Start
 from truepair.sampling import Matrices
-from truepair.training.distributed.anchor_sums import ShardedSums
-from truepair.training.distributed.blocks import ShardBlocks
+from truepair.training.distributed.blocks import ShardBlocks, ShardedSums
 from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.graph import ShardGraph, hops_of, places
 from truepair.training.distributed.shards import Exchange, Parts, Shard, first_vectors

@@ -1,22 +1,22 @@
-"""Engine "full": full-catalogue training."""
+"""Engine "full": full-catalogue training; what it cannot train, and the memory that a run needs."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 
 import torch
 
-from truepair.distributed.cost import MANY_NUMBERS, MANY_STEPS
+from truepair.distributed.cost import FLOAT, MANY_NUMBERS, MANY_STEPS, STATES, TrainingSize
 from truepair.errors import InputError
 from truepair.losses import LOSSES
 from truepair.models.encoders import MF
+from truepair.models.factor_matrices import free_bytes
 from truepair.sampling import Full
 from truepair.training.full.cuda_graphs import RecordedFullTrainer
-from truepair.training.full.large.memory import check_memory
 from truepair.training.full.large.streaming import is_streamed
 from truepair.training.full.losses import has_row_form
-from truepair.training.full.many_users import ManyUsersTrainer
-from truepair.training.full.trainer import FullTrainer
+from truepair.training.full.trainer import FullTrainer, ManyUsersTrainer
 from truepair.training.job import Engine, Job
 
 
@@ -49,7 +49,8 @@ def has_many_users(job: Job, device: torch.device | None = None) -> bool:
 def _start(job: Job) -> FullTrainer:
     check_state(job)
     many, recordable = has_many_users(job), is_recordable(job)
-    check_memory(job, many)
+    if job.settings.torch_device().type == "cuda":
+        check_memory(job, many)
     if many and (not recordable or job.interactions.n_users * job.encoder.dim >= MANY_NUMBERS):
         return ManyUsersTrainer(job)
     return RecordedFullTrainer(job) if recordable else FullTrainer(job)
@@ -92,3 +93,50 @@ def _lacks(job: Job) -> str | None:
 
 
 FULL = Engine(start=_start, lacks=_lacks)
+
+
+def size_of(job: Job) -> TrainingSize:
+    """What the cost of a job depends on."""
+    assert isinstance(job.sampler, Full)
+    data, settings = job.interactions, job.settings
+    columns = job.sampler.columns_of(data.n_items) or data.n_items
+    size = data.n_users, data.n_items, len(data), job.encoder.dim
+    return TrainingSize(*size, settings.batch_size, columns, settings.optimizer, settings.optimizer_state)
+
+
+def needs(job: Job, many: bool, streamed: bool) -> tuple[int, int]:
+    """Bytes on CUDA, and in main memory beside what is mapped.
+
+    `many`: users that a step does not use are left alone.
+    """
+    size = size_of(job)
+    users, items = (n * size.dim * FLOAT for n in (size.n_users, size.n_items))
+    host = 2 * (users + items)  # the first vectors, then the result
+    if many and size.state == "host":
+        host += STATES[size.optimizer] * (1 << (users - 1).bit_length())  # PyTorch pins powers of two
+    return size.alone_bytes(many, streamed), host
+
+
+def check_memory(job: Job, many: bool) -> None:
+    """Raise if a job on CUDA needs more than is free, with what would need less."""
+    device = job.settings.torch_device()
+    streamed = is_streamed(job.interactions, device)
+    places = ("the device", device), ("main memory", torch.device("cpu"))
+    for (where, place), needed in zip(places, needs(job, many, streamed), strict=True):
+        free = free_bytes(place)
+        if free is not None and needed > free:
+            raise InputError(
+                f"training needs about {needed / 1e9:,.1f} GB of {where}, and {free / 1e9:,.1f} GB are free; "
+                f"{remedy(job, many, streamed, place, free)}."
+            )
+
+
+def remedy(job: Job, many: bool, streamed: bool, place: torch.device, free: int) -> str:
+    """What would need less: another place of Adam's state if that is enough, else smaller settings."""
+    states = ("half", "host") if place.type == "cuda" else ("half",)
+    for state in states:
+        if many and job.settings.optimizer_state != state:
+            other = replace(job, settings=replace(job.settings, optimizer_state=state))  # type: ignore[arg-type]
+            if needs(other, many, streamed)[place.type == "cpu"] <= free:
+                return f"set optimizer_state={state!r}, or lower dim"
+    return "lower dim or batch_size, set columns of the sampler, or use several devices (torchrun)"

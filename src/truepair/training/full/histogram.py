@@ -17,8 +17,7 @@ from numba import prange
 from torch import Tensor
 
 from truepair.storage.compiled_code import announce_compilation, parallel_kernel
-from truepair.training.full.block import UserBlock
-from truepair.training.full.pair_sums import Kernel, PairTotals, Sums, pair_sums
+from truepair.training.full.pair_sums import Kernel, PairTotals, Sums, UserBlock, pair_sums
 from truepair.training.sampled.cpu.arithmetic import ZERO, Index, Longs, exp32, inlined, parallel
 from truepair.training.sampled.plan import Floats
 
@@ -78,7 +77,7 @@ class HistogramSums:
 
         values = [torch.from_numpy(row) for row in readings]
         own = Sums(values[2], values[3], to_own) if with_own else None
-        return PairTotals(Sums(values[0], values[1], to_scores), own)
+        return Sums(values[0], values[1], to_scores), own
 
 
 class Nodes:

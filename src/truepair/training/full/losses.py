@@ -32,13 +32,13 @@ from truepair.losses import (
     Row,
 )
 from truepair.losses.debiased import log_difference
-from truepair.training.full.block import UserBlock
 from truepair.training.full.pair_sums import (
     POWER,
     SIGMOID,
     SOFTPLUS,
     Kernel,
     PairSums,
+    UserBlock,
     pair_sums,
     row_weights,
 )
@@ -68,12 +68,6 @@ def has_row_form(loss: Loss) -> bool:
     A family that a class inherits need not hold for it.
     """
     return "family" in vars(type(loss)) and getattr(loss, "surrogate", "tanh") == "tanh"
-
-
-def sums_pairs(loss: Loss) -> bool:
-    """Whether the row form of a loss compares each anchor with each score."""
-    rows = Row.MEAN, Row.LOG_MEAN, Row.DEBIASED_MEAN, Row.DEBIASED_HALF
-    return has_row_form(loss) and loss.family.row in rows
 
 
 # --- softmax: the row enters by the logarithm of a mean --------------------------------------------------
@@ -106,7 +100,7 @@ def _infonce(loss: InfoNCE, block: UserBlock, share: Tensor, sums: PairSums) -> 
 def _log_mean(loss: SL | PSL, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
     """log mean_j e^{s_j/t} − s⁺/t; PSL with the surrogate "tanh": log mean_j (2σ(s_j − s⁺))^{1/t}."""
     if isinstance(loss, PSL):
-        found = sums(block, Kernel(POWER, 1 / loss.temperature), 0.0, False).unlabelled
+        found = sums(block, Kernel(POWER, 1 / loss.temperature), 0.0, False)[0]
         alpha = share / found.value
         return RowLosses(found.value.log(), None, alpha * found.slope, found.spread(alpha))
     row = _Exponents(block, 1 / loss.temperature)
@@ -168,7 +162,7 @@ def _pointwise(loss: Pointwise, block: UserBlock, share: Tensor, sums: PairSums)
 
 def _bpr(loss: BPR, block: UserBlock, share: Tensor, sums: PairSums) -> RowLosses:
     """mean_j softplus(s_j − s⁺)."""
-    found = sums(block, Kernel(SOFTPLUS), 0.0, False).unlabelled
+    found, _ = sums(block, Kernel(SOFTPLUS), 0.0, False)
     return RowLosses(found.value, None, share * found.slope, found.spread(share))
 
 

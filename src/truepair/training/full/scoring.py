@@ -15,13 +15,12 @@ from torch import Tensor
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
-from truepair.losses import Loss
+from truepair.losses import Loss, Row
 from truepair.randomness import random_words
 from truepair.sampling import Full, Matrices
 from truepair.sampling.samplers import epoch_batches
-from truepair.training.full.block import Totals, UserBlock
-from truepair.training.full.losses import RowLosses, row_losses, sums_pairs
-from truepair.training.full.pair_sums import PairSums, pair_sums
+from truepair.training.full.losses import RowLosses, has_row_form, row_losses
+from truepair.training.full.pair_sums import PairSums, Totals, UserBlock, pair_sums
 from truepair.training.job import Job
 
 
@@ -254,7 +253,9 @@ def column_chances(weights: Tensor, n: int) -> Tensor:
 
 def sums_for(job: Job, device: torch.device) -> PairSums:
     """How a job's loss compares anchors and scores."""
-    if job.weighs_dislikes or not sums_pairs(job.loss):  # columns then weigh differently for each user
+    rows = Row.MEAN, Row.LOG_MEAN, Row.DEBIASED_MEAN, Row.DEBIASED_HALF
+    sums_pairs = has_row_form(job.loss) and job.loss.family.row in rows
+    if job.weighs_dislikes or not sums_pairs:  # columns then weigh differently for each user
         return pair_sums
     if device.type == "cuda" and find_spec("triton") is not None:
         from truepair.training.full.gpu_pair_sums import gpu_sums
