@@ -22,7 +22,7 @@ def on_device(block, kernel, beta, with_own):
         **{name: x.to(DEVICE) for name, x in block._asdict().items() if torch.is_tensor(x)}
     )
     found = gpu_sums(moved, kernel, beta, with_own)
-    return found._replace(unlabelled=_back(found.unlabelled), own=found.own and _back(found.own))
+    return tuple(sums and _back(sums) for sums in found)
 
 
 def _back(sums):
