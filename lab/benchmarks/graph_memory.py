@@ -26,8 +26,7 @@ from truepair.losses import InfoNCE
 from truepair.models.encoders import LightGCN
 from truepair.sampling import Full
 from truepair.training import Job, Settings
-from truepair.training.distributed.engine import started
-from truepair.training.distributed.memory import graph_bytes
+from truepair.training.distributed.engine import graph_bytes, started
 from truepair.training.distributed.processes import group_of, leave
 from truepair.training.full.engine import size_of
 

@@ -91,6 +91,7 @@ class Run:
         self, job: Job, engine: str, trainer: Trainer, on_epoch: OnEpoch | None, checkpoint: Path | None
     ) -> None:
         self.job, self.engine, self.trainer, self.on_epoch = job, engine, trainer, on_epoch
+        self.kept = trainer.matrices  # what is kept of the best epoch
         epochs = job.settings.epochs  # `on_epoch` may end it earlier
         self.last_epoch = min(epochs, getattr(on_epoch, "last_epoch", epochs))
         self.checkpoint, self.saved = checkpoint, 0  # the epoch that lies in the checkpoint
@@ -169,10 +170,6 @@ class Run:
         except StopTraining as stop:
             self.stopped = True
             return stop.score
-
-    def kept(self) -> Matrices:
-        """The matrices to keep of the best epoch."""
-        return self.trainer.matrices()
 
     def result(self, keep_start: bool = False) -> FitResult:
         """The matrices of the best epoch, or of the last.

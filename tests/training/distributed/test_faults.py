@@ -16,8 +16,8 @@ from truepair.losses import InfoNCE
 from truepair.models.encoders import MF
 from truepair.sampling import Full
 from truepair.training import Job, Settings, fit
-from truepair.training.distributed import agreement, memory
-from truepair.training.distributed.memory import check_memory, size_of
+from truepair.training.distributed import engine
+from truepair.training.distributed.engine import check_memory, size_of
 from truepair.training.distributed.processes import RollCall, device_of, group_of, rank_of_process
 from worlds import interactions_of, two_tastes
 
@@ -51,7 +51,7 @@ def other_data():
 
 def other_code():
     if rank_of_process() == 2:
-        agreement.source_digest = lambda package: "older"
+        engine.source_digest = lambda package: "older"
     fit(job(), engine="distributed")
 
 
@@ -152,21 +152,21 @@ def test_too_little_memory_is_said_before_training(monkeypatch):
     data = interactions_of([np.arange(3)] * 200, n_items=5000)
     wide = job(data, batch_size=200)
     needed = size_of(wide).rank_bytes(1)
-    monkeypatch.setattr(memory, "free_bytes", lambda device: needed)
+    monkeypatch.setattr(engine, "free_bytes", lambda device: needed)
     check_memory(wide, 1, torch.device("cpu"))
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
-    monkeypatch.setattr(memory, "free_bytes", lambda device: needed // 3)
+    monkeypatch.setattr(engine, "free_bytes", lambda device: needed // 3)
     with pytest.raises(
         InputError, match=r"a rank of 1 needs about 0\.01 GB, .*; [345] ranks with as much would"
     ):
         check_memory(wide, 1, torch.device("cpu"))
-    monkeypatch.setattr(memory, "free_bytes", lambda device: 1000)
+    monkeypatch.setattr(engine, "free_bytes", lambda device: 1000)
     with pytest.raises(InputError, match="no number of ranks would fit; lower batch_size or dim"):
         fit(wide, engine="distributed")
-    monkeypatch.setattr(memory, "free_bytes", lambda device: size_of(wide).rank_bytes(2))
+    monkeypatch.setattr(engine, "free_bytes", lambda device: size_of(wide).rank_bytes(2))
     check_memory(wide, 2, torch.device("cpu"))
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")  # each has half of it
     with pytest.raises(InputError, match=r"a rank of 2 needs about 0\.01 GB"):
         check_memory(wide, 2, torch.device("cpu"))
-    monkeypatch.setattr(memory, "free_bytes", lambda device: None)
+    monkeypatch.setattr(engine, "free_bytes", lambda device: None)
     check_memory(wide, 1, torch.device("cpu"))

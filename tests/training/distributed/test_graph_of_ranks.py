@@ -16,11 +16,10 @@ from truepair.ranking.selection import hidden_from, top_k
 from truepair.ranking.sharded_top_k import sharded_top_k
 from truepair.sampling import Full
 from truepair.training import Job, Settings, fit
-from truepair.training.distributed import memory
+from truepair.training.distributed import engine
 from truepair.training.distributed.collectives import ProcessGroup
-from truepair.training.distributed.engine import started
+from truepair.training.distributed.engine import check_memory, graph_bytes, size_of, started
 from truepair.training.distributed.graph import ShardGraph, places
-from truepair.training.distributed.memory import check_memory, graph_bytes, size_of
 from truepair.training.distributed.processes import group_of
 from truepair.training.distributed.shards import Shard
 from worlds import interactions_of, two_tastes
@@ -202,13 +201,13 @@ def test_a_graph_that_does_not_fit_is_an_error_before_training(monkeypatch):
     needed = size_of(large).rank_bytes(2) + graph_bytes(large, 2)
     gathered, layers = 2 * 3000 * 64 * 4, 2 * 3 * 2500 * 64 * 4
     assert graph_bytes(large, 2) == 12 * (50_000 + 100_000) + 8 * 2500 + gathered + layers
-    monkeypatch.setattr(memory, "free_bytes", lambda device: needed)
+    monkeypatch.setattr(engine, "free_bytes", lambda device: needed)
     check_memory(large, 2, CPU)
-    monkeypatch.setattr(memory, "free_bytes", lambda device: needed - 1)
+    monkeypatch.setattr(engine, "free_bytes", lambda device: needed - 1)
     message = r"a rank of 2 needs about 0\.01 GB \(0\.01 GB of them for the graph and its hops\), .*; 3 ranks"
     with pytest.raises(InputError, match=message):
         check_memory(large, 2, CPU)
     check_memory(dataclasses.replace(large, encoder=MF(dim=64)), 2, CPU)
-    monkeypatch.setattr(memory, "free_bytes", lambda device: gathered)
+    monkeypatch.setattr(engine, "free_bytes", lambda device: gathered)
     with pytest.raises(InputError, match=r"no number of ranks would fit, since each gathers .* or use MF"):
         fit(large, engine="distributed")

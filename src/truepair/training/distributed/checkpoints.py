@@ -75,7 +75,9 @@ def save(
         with _as_alone(group):
             save_tensors(pieces, storage_writer=FileSystemWriter(folder), no_dist=group.size == 1)
     except (Exception, CheckpointException) as error:  # the second is not an Exception
-        problem = f"{reason(error)} on rank {_first_failure(error, group.rank)}"
+        # the rank on which it failed, where torch.distributed.checkpoint says so; else this one
+        rank = int(next(iter(getattr(error, "failures", None) or [group.rank])))
+        problem = f"{reason(error)} on rank {rank}"
     _check_all(group, problem, path)
     _on_first(group, lambda: _commit(path, folder, facts), path)
 
@@ -126,11 +128,6 @@ def _on_first(group: ProcessGroup, action: Callable[[], None], path: Path) -> No
     _check_all(group, problem, path)
 
 
-def _first_failure(error: BaseException, rank: int) -> int:
-    """The rank on which it failed, where torch.distributed.checkpoint says so; else this one."""
-    return int(next(iter(getattr(error, "failures", None) or [rank])))
-
-
 def reason(error: BaseException) -> str:
     """The innermost reason: torch.distributed.checkpoint wraps those of all ranks in one."""
     failures = getattr(error, "failures", None)
@@ -149,7 +146,7 @@ def reason(error: BaseException) -> str:
 
 def read_facts(path: Path, group: ProcessGroup) -> Json | None:
     """What the checkpoint says, as rank 0 sees it; None if there is none."""
-    text = group.text_of_first(_facts_text(path) if group.is_first else None)
+    text = group.texts(_facts_text(path) if group.is_first else "")[0]
     if not text:
         return None
     try:
@@ -199,7 +196,7 @@ def _rows(folder: Path, stored: Mapping[str, object], pieces: list[Piece], shard
     """The shard's rows of one table, a piece at a time."""
     if pieces[0].key == pieces[0].name:
         return _read(folder, stored, pieces[0])
-    found, have = None, shard.first
+    found, have = list[Tensor](), shard.first
     for piece in sorted(pieces, key=lambda one: one.first):
         first, last = max(piece.first, shard.first), min(piece.last, shard.last)
         if first >= last:
@@ -207,12 +204,11 @@ def _rows(folder: Path, stored: Mapping[str, object], pieces: list[Piece], shard
         content = _read(folder, stored, piece)
         if first != have or len(content) != piece.last - piece.first:
             raise ValueError(f"{piece.name} has no rows from {have} on")
-        found = content.new_empty(len(shard), *content.shape[1:]) if found is None else found
-        found[first - shard.first : last - shard.first] = content[first - piece.first : last - piece.first]
+        found.append(content[first - piece.first : last - piece.first].clone())  # not all of the piece
         have = last
-    if found is None or have != shard.last:
+    if have != shard.last:
         raise ValueError(f"{pieces[0].name} has no rows from {have} to {shard.last}")
-    return found
+    return torch.cat(found)
 
 
 def _read(folder: Path, stored: Mapping[str, object], piece: Piece) -> Tensor:

@@ -102,10 +102,6 @@ class ProcessGroup:
         rows = self.gather(content, longest).view(self.size, longest)
         return [bytes(row[:n].tolist()).decode() for row, n in zip(rows, lengths.tolist(), strict=True)]
 
-    def text_of_first(self, text: str | None) -> str:
-        """The text of rank 0, on all ranks; the others give None."""
-        return self.texts(text or "")[0]
-
     def _reduced(self, part: Tensor, operation: dist.ReduceOp.RedOpType) -> Tensor:
         if self.size == 1:
             return part

@@ -8,10 +8,9 @@ from pathlib import Path
 from torch.distributed.checkpoint.api import CheckpointException
 
 from truepair.errors import StorageError
-from truepair.sampling import Matrices
 from truepair.training.checkpoints import check_same_job, checked_contents, describe_job
 from truepair.training.distributed import checkpoints
-from truepair.training.distributed.agreement import check_agreement
+from truepair.training.distributed.engine import check_agreement
 from truepair.training.distributed.shards import Shard, ShardedMatrices
 from truepair.training.distributed.trainer import ShardTrainer
 from truepair.training.job import Job, Trainer
@@ -43,17 +42,14 @@ class DistributedRun(Run):
         }
         check_agreement(self.group, described)
         super().__init__(job, engine, trainer, on_epoch, checkpoint)
+        self.kept = trainer.parts
 
     def ask(self, on_epoch: OnEpoch, state: EpochState) -> float | None:
         """Rank 0's score: a rounding elsewhere must not make one rank stop before the others."""
         score: float | None = super().ask(on_epoch, ShardedState(state.epoch, state.loss, self.trainer))
         said = json.dumps([None if score is None else float(score), self.stopped])
-        score, self.stopped = json.loads(self.group.text_of_first(said))
+        score, self.stopped = json.loads(self.group.texts(said)[0])
         return score
-
-    def kept(self) -> Matrices:
-        """The rank's own rows."""
-        return self.trainer.parts()
 
     def result(self, keep_start: bool = False) -> FitResult:
         """The result with the rows of all ranks."""
@@ -77,8 +73,8 @@ class DistributedRun(Run):
         problem = ""
         try:
             tensors = checkpoints.read_rows(path, facts, self.shard_of)
-            contents = checked_contents(tensors, facts, self.job, self.trainer, self._rows())
-            self.restore(contents)
+            n_rows = len(self.trainer.user_shard), len(self.trainer.item_shard)
+            self.restore(checked_contents(tensors, facts, self.job, self.trainer, n_rows))
         except (Exception, CheckpointException) as error:  # PyTorch has no one type for files
             problem = checkpoints.reason(error)
         for rank, text in enumerate(self.group.texts(problem)):
@@ -86,9 +82,6 @@ class DistributedRun(Run):
                 raise StorageError(
                     f"{path} is not a whole checkpoint (rank {rank}): {text:.300}. Delete it to start anew."
                 )
-
-    def _rows(self) -> tuple[int, int]:
-        return len(self.trainer.user_shard), len(self.trainer.item_shard)
 
     def save(self) -> None:
         """Write the checkpoint: each rank its own rows."""

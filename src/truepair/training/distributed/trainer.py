@@ -62,14 +62,10 @@ class ShardTrainer(ModuleTrainer):
         vectors = first_vectors(self.user_shard, self.item_shard, encoder.dim, self.job.settings.seed)
         addition = encoder.addition(data)
         addition = None if addition is None else self.item_shard.take(addition).clone()
-        return ShardModel(encoder, *vectors, addition, self._graph()).to(self.device)
-
-    def _graph(self) -> ShardGraph | None:
-        """The rank's part of the graph, for an encoder that needs one."""
-        if not hops_of(self.job.encoder):
-            return None
-        shards = self.user_shard, self.item_shard
-        return ShardGraph(self.job.interactions, *shards, self.group, self.device)
+        graph = None
+        if hops_of(encoder):
+            graph = ShardGraph(data, self.user_shard, self.item_shard, self.group, self.device)
+        return ShardModel(encoder, *vectors, addition, graph).to(self.device)
 
     # --- an epoch ----------------------------------------------------------------------------------
 

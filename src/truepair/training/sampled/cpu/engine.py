@@ -9,8 +9,6 @@ number of threads is PyTorch's.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 from truepair.losses import Loss
 from truepair.models.encoders import MF, Encoder
 from truepair.sampling import Sampler
@@ -20,8 +18,6 @@ from truepair.training.sampled.plan import FUSED_SAMPLERS, lacking, lacking_data
 
 def _lacks(job: Job) -> str | None:
     settings = job.settings
-    if find_spec("numba") is None:
-        return "it needs Numba, which is not installed (pip install numba)."
     if settings.device not in ("auto", "cpu"):
         return f"it trains on the CPU, not on device = {settings.device!r}; it has 'cpu' and 'auto'."
     if lack := lacking_part(job.encoder, job.loss, job.sampler) or lacking_data(job):
