@@ -175,6 +175,6 @@ def test_progress_is_said(sqlite, tmp_path, monkeypatch):
     store = open_store(sqlite)
     fill(store)
     store.close()
-    monkeypatch.setattr("truepair.cli.commands.service._EVERY", -1.0)
+    monkeypatch.setattr("truepair.cli.commands.serve._EVERY", -1.0)
     result = CliRunner().invoke(app, ["export", sqlite, "-o", str(tmp_path / "out")])
     assert "21 events\n" in result.output

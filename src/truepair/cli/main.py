@@ -8,15 +8,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from truepair.cli.commands.data import demo, doctor, fetch, info, list_datasets
+from truepair.cli.commands.data import demo, doctor, fetch, info, list_datasets, prepare
 from truepair.cli.commands.evaluate import compare, evaluate
 from truepair.cli.commands.fit import fit
 from truepair.cli.commands.plan import plan
-from truepair.cli.commands.prepare import prepare
 from truepair.cli.commands.prior import prior
 from truepair.cli.commands.recommend import recommend, similar
-from truepair.cli.commands.serve import serve
-from truepair.cli.commands.service import export, import_files, rollback
+from truepair.cli.commands.serve import export, import_files, rollback, serve
 from truepair.cli.commands.tune import backtest, tune
 from truepair.cli.commands.update import add_items, update
 from truepair.cli.console import Ranks
