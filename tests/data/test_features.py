@@ -201,3 +201,45 @@ def test_equal_tables_are_equal_and_other_numbers_are_not():
     assert one.take(np.array([0, 1])) != one
     assert one != Features.of({**TABLE, "price": [5.0, None, 2.0, None]}, IDS, ALL)
     assert repr(one).startswith("<Features of 4 rows, 7 from kind, tags, price, vector")
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_a_day_is_the_same_as_date_as_time_and_as_text_of_a_file(unit, tmp_path):
+    days = [datetime.date(2021, 6, 1), datetime.date(2022, 1, 1), datetime.date(2023, 1, 1), None]
+    fitted = Features.of({"item": ["a", "b", "c", "d"], "day": days}, IDS, ALL)
+    assert fitted.encoding.names == ("day",)
+    path = tmp_path / "new.csv"
+    path.write_text("item,day\nn,2021-06-01\n")
+    new = {"item": ["n"], "day": pa.array([datetime.datetime(2021, 6, 1)], pa.timestamp(unit))}
+    zoned = {"item": ["n"], "day": pa.array([datetime.datetime(2021, 6, 1)], pa.timestamp(unit, "UTC"))}
+    for source in (new, zoned, {"item": ["n"], "day": days[:1]}, path):
+        found = fitted.encoding.matrix(IdTable.read(source, IDS, "item", "items"), np.array([0]))
+        np.testing.assert_allclose(found.toarray(), fitted.matrix.toarray()[:1], rtol=1e-6)
+
+
+def test_dates_of_a_text_file_are_numbers_and_other_text_is_not(tmp_path):
+    days = ["2021-06-01", "2021-06-01T12:00:00", "", "2021-06-03"]
+    pd.DataFrame({"item": ["a", "b", "c", "d"], "day": days, "word": ["x", "x", "2021-06-01", ""]}).to_csv(
+        tmp_path / "items.csv"
+    )
+    encoding = Features.of(tmp_path / "items.csv", IDS, ALL).encoding
+    assert encoding.names == ("day", "word=x")
+    assert FeatureEncoding.from_json(json.loads(json.dumps(encoding.as_json()))) == encoding
+    table = IdTable.read({"item": ["n"], "day": [1622505600], "word": ["x"]}, IDS, "item", "items")
+    with pytest.raises(InputError, match="'day' is of type int64, and as a time"):
+        encoding.matrix(table, np.array([0]))
+
+
+def test_the_index_of_a_pandas_table_is_no_feature_unless_it_has_a_name(tmp_path):
+    table = {"item": ["d", "c", "b", "a"], "kind": ["tea", "jam", "tea", "jam"]}
+    expected, frame = Features.of(table, IDS, ALL), pd.DataFrame(table).sort_values("item")
+    frame.to_parquet(tmp_path / "items.parquet")
+    frame.to_csv(tmp_path / "items.csv")
+    pd.read_csv(tmp_path / "items.csv").to_csv(tmp_path / "again.csv")
+    mixed = frame.set_axis([1, "b", None, 2.5], axis=0)
+    sources = [frame, mixed, frame.set_index("item"), pa.Table.from_pandas(frame)]
+    for source in [*sources, *(tmp_path / name for name in ("items.parquet", "items.csv", "again.csv"))]:
+        assert Features.of(source, IDS, ALL) == expected
+    ids = IdMap.range(4)  # pandas keeps such an index as a range, and Arrow then leaves it out
+    numbered = pd.DataFrame({"item": [0, 1, 2, 3], "kind": table["kind"]})
+    assert Features.of(numbered.set_index("item"), ids, ALL) == Features.of(numbered, ids, ALL)

@@ -675,3 +675,16 @@ def test_a_file_of_items_of_another_type_or_of_none(tmp_path) -> None:
 def test_an_unknown_option_is_named_with_the_function():
     with pytest.raises(TypeError, match=r"^read_interactions\(\) got an unexpected keyword .* 'raitng'"):
         read_interactions({"user": [1], "item": [1]}, raitng="x")
+
+
+def test_an_index_of_pandas_is_read_where_it_has_a_name():
+    frame = pd.DataFrame({"user": [5, 6, 5], "item": [0, 1, 2], "rating": [5.0, 1.0, 4.0]})
+    expected = read_interactions(frame)
+    mixed = frame.set_axis([1, "b", None], axis=0)
+    for source in (
+        frame.sort_values("rating"),
+        mixed,
+        frame.set_index("item"),
+        frame.set_index(["user", "item"]),
+    ):
+        assert read_interactions(source) == expected

@@ -279,3 +279,20 @@ def test_new_items_get_their_own_vectors_in_any_order(world, hybrid):
     new = only(table, cold)
     backwards = {column: values[::-1] for column, values in new.items()}
     assert torch.equal(hybrid.add_items(new).matrices()[1], hybrid.add_items(backwards).matrices()[1])
+
+
+@pytest.mark.parametrize("sampler", [{}, {"sampler": "uniform", "loss": "bpr", "validation": 0.0}])
+def test_features_of_items_without_a_training_pair_change_nothing(world, sampler):
+    warm, table, cold, _ = world
+    catalogue = tp.read_interactions(warm).with_items(table["item"])
+    other = [
+        ["g0", "g1"] if name in cold else genres
+        for name, genres in zip(*list(table.values())[:2], strict=True)
+    ]
+    one, two = (
+        tp.Recommender(encoder="hybrid", **FIXED | {"epochs": 2} | sampler).fit(catalogue, item_features=some)
+        for some in (table, {**table, "genres": other})
+    )
+    for side in (0, 1):
+        assert torch.equal(one.matrices()[side], two.matrices()[side])
+    assert set(cold) <= set(one.add_items(table).recommend(k=80).column("item").to_pylist())

@@ -116,7 +116,7 @@ def test_tables_of_any_source_become_events_and_records(sqlite, tmp_path):
         "clicks.csv": "user_id,movie,event,timestamp\n1,10,buy,1700000000\n1,11,view,1700000001\n",
         "likes.csv": "user,item\n1,10\n2,12\n",
         "items.csv": "item,price,title,categories,hidden\n10,3,Tea,drink,false\n11,,Jam,food,true\n",
-        "users.csv": "user,age\n1,30\n",
+        "users.csv": ",user,age\n0,1,30\n",  # of pandas, with its index
     }
     for name, text in files.items():
         (tmp_path / name).write_text(text)

@@ -101,6 +101,15 @@ def is_kind(name: str) -> bool:
     return re.sub(r"[\W_]+", "", str(name)).lower() in KIND_NAMES.split()
 
 
+def is_row_number(name: str) -> bool:
+    """Whether a column with this name is the index of a pandas table, as files have it.
+
+    >>> is_row_number("__index_level_0__"), is_row_number("Unnamed: 0"), is_row_number("index")
+    (True, True, False)
+    """
+    return bool(re.fullmatch(r"__index_level_\d+__|Unnamed: \d+|", name))
+
+
 def find_columns(raw: Raw, given: Mapping[str, Column]) -> dict[str, int]:
     """Role -> column position: as `given`, else by name. User and item are required; kind, if asked for."""
     found = {

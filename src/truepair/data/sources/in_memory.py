@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -82,10 +83,23 @@ def _array(array: Array) -> Raw:
 
 def _table(source: Table) -> Raw:
     try:
-        table = source if isinstance(source, pa.Table) else pa.table(source)
+        pandas = sys.modules.get("pandas")
+        if pandas is not None and isinstance(source, pandas.DataFrame):
+            table = _pandas_table(source)
+        else:
+            table = source if isinstance(source, pa.Table) else pa.table(source)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError(
             f"the {type(source).__name__} cannot be read as a table: {error}. "
             "Pass only the columns that are needed; each must have one type."
         ) from error
     return Raw("the table", table.column_names, lambda positions: [table.column(at) for at in positions])
+
+
+def _pandas_table(frame: Table) -> pa.Table:
+    """The columns of a table of pandas, then the levels of its index that have a name."""
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    for name in frame.index.names:
+        if name is not None and str(name) not in table.column_names:
+            table = table.append_column(str(name), pa.Array.from_pandas(frame.index.get_level_values(name)))
+    return table

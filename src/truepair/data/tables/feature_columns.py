@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 
+from truepair.data.columns import TIME_TYPES
 from truepair.data.ids import is_text, to_arrow
 from truepair.data.log import Mask
 from truepair.errors import InputError, check_number
@@ -148,17 +149,24 @@ class Number(Vector):
     kind: ClassVar[str] = "number"
 
 
+@dataclass(frozen=True)
+class Time(Number):
+    """One date or time a row, in seconds since 1970."""
+
+    kind: ClassVar[str] = "time"
+
+
 FeatureColumn = Category | Vector
 KINDS: dict[str, type[Category] | type[Vector]] = {
-    kind.kind: kind for kind in (Category, Tags, Number, Vector)
+    kind.kind: kind for kind in (Category, Tags, Number, Time, Vector)
 }
 
 
 def kind_of(column: pa.Array, is_typed: bool) -> type[Category] | type[Vector] | None:
     """What a column is by its type; None: it cannot be used.
 
-    Text is a category, a list of floats a vector, another list tags. In a text file, which has no lists,
-    text with a | is a list of tags.
+    Text is a category, a list of floats a vector, another list tags. In a text file, which has neither lists
+    nor dates, text with a | is a list of tags, and text that is ISO dates throughout is time.
     """
     kind = column.type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
@@ -168,13 +176,15 @@ def kind_of(column: pa.Array, is_typed: bool) -> type[Category] | type[Vector] |
         plain = is_text(inner) or pa.types.is_integer(inner) or pa.types.is_null(inner)
         return Tags if plain or pa.types.is_dictionary(inner) else None
     if is_text(kind):
-        has_separator = not is_typed and pc.any(pc.match_substring(column, TAG_SEPARATOR)).as_py()
-        return Tags if has_separator else Category
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return Number
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_decimal(kind):
-        return Number
-    return None
+        if is_typed:
+            return Category
+        if pc.any(pc.match_substring(column, TAG_SEPARATOR)).as_py():
+            return Tags
+        return Category if _times_of_text(column) is None else Time
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return Time
+    is_whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    return Number if is_whole or pa.types.is_floating(kind) or pa.types.is_decimal(kind) else None
 
 
 def plain_column(column: pa.ChunkedArray | pa.Array, name: str, kind: str, where: Place) -> pa.Array:
@@ -192,16 +202,37 @@ def plain_column(column: pa.ChunkedArray | pa.Array, name: str, kind: str, where
             return array.cast(pa.large_list(pa.large_string()))
         if kind == "vector":
             return array.cast(pa.large_list(pa.float64()))
-        if pa.types.is_date(array.type):
-            array = array.cast(pa.timestamp("s"))
-        if pa.types.is_timestamp(array.type):
-            array = array.cast(pa.int64())
+        if kind == "time":
+            return _seconds(array)
         return array.cast(pa.float64(), safe=False)
     except (pa.ArrowException, NotImplementedError) as error:
         raise InputError(
             f"{where.source}: {name!r} is of type {array.type}, and as a {kind} it cannot be read: "
             f"{str(error).splitlines()[0]:.200}. Give it in the form that the model was fitted with."
         ) from error
+
+
+def _times_of_text(text: pa.Array) -> pa.Array | None:
+    """ISO dates and times as timestamps; None if some text is not one."""
+    for kind in filter(pa.types.is_timestamp, TIME_TYPES):
+        try:
+            return text.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return None
+
+
+def _seconds(array: pa.Array) -> pa.Array:
+    """Dates and times of any unit as seconds since 1970."""
+    if is_text(array.type) and (times := _times_of_text(array)) is not None:
+        array = times
+    if array.null_count < len(array) and (
+        pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
+    ):
+        raise pa.ArrowInvalid("a number has no unit of time")
+    kind = pa.timestamp("us", getattr(array.type, "tz", None))
+    whole = array.cast(kind, safe=array.type != pa.timestamp("ns", kind.tz)).cast(pa.int64())
+    return pc.divide(whole.cast(pa.float64(), safe=False), 1e6)
 
 
 def _lists(column: pa.Array) -> Sequence[list[str]]:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
+from truepair.data.columns import is_row_number
 from truepair.data.ids import Codes, IdMap
 from truepair.data.log import Mask
 from truepair.data.tables.feature_columns import KINDS, FeatureColumn, Place, kind_of, plain_column
@@ -39,7 +40,7 @@ class FeatureEncoding:
         found: list[FeatureColumn] = []
         names = table.table.column_names
         for place, name in enumerate(names):
-            if place == table.id_column:
+            if place == table.id_column or is_row_number(name):
                 continue
             if names.count(name) > 1:
                 raise InputError(f"{table.source} has {names.count(name)} columns {name!r}; rename them.")
@@ -113,7 +114,8 @@ class Features:
         """The features of these ids, from a path, a table or a dict of columns with one row for each.
 
         The encoding is fitted to the `trained` ones, and these must have a row. Others may have one; rows of
-        other ids are not used.
+        other ids are not used. Features of items that are not trained are left out, so that training with the
+        whole catalogue does not take what they have for disliked.
         """
         return Features.of_table(IdTable.read(source, ids, role, f"{role}_features"), ids, trained, role)
 
@@ -130,6 +132,7 @@ class Features:
                 f"remove the interactions of these {role}s."
             )
         encoding = FeatureEncoding.fitted(table, rows[trained & (rows >= 0)], role)
+        rows = np.where(trained, rows, -1) if role == "item" else rows
         return Features(encoding.matrix(table, rows, role), encoding)
 
     def take(self, codes: Codes) -> Features:

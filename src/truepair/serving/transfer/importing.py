@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from truepair.data.columns import Raw, identifiers, is_kind, numbers, role_of, timestamps
+from truepair.data.columns import Raw, identifiers, is_kind, is_row_number, numbers, role_of, timestamps
 from truepair.data.durations import units_per_second
 from truepair.data.ids import to_arrow
 from truepair.data.sources.formats import open_path
@@ -210,7 +210,7 @@ def _labels(raw: Raw, columns: Sequence[Ids], id_column: int) -> list[Json]:
     """For each row an object of the other columns, without nulls."""
     others: dict[str, list[object]] = {}
     for place, name in enumerate(raw.names):
-        if place != id_column:
+        if place != id_column and not is_row_number(name):
             column = to_arrow(columns[place], name)
             others[name] = (column if raw.typed else typed_text(column)).to_pylist()
     n = len(to_arrow(columns[id_column], "id"))
