@@ -22,7 +22,7 @@ from truepair.models.closed_forms import EASE
 from truepair.models.scorer import Scorer
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.lister import known_users
-from truepair.recommender.listing.expression_text import expression_of
+from truepair.recommender.listing.item_table import expression_of
 from truepair.recommender.listing.reranking import POOL
 from truepair.recommender.lists import ListOptions
 from worlds import distinctive, two_tastes

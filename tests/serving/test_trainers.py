@@ -55,7 +55,7 @@ def test_a_trainer_is_stopped():
     stubborn = child(
         "import signal, time; signal.signal(15, signal.SIG_IGN); print('x', flush=True); time.sleep(60)"
     )
-    while "stdout" not in stubborn._written:
+    while not os.pread(stubborn._output.fileno(), 1, 0):
         time.sleep(0.01)
     stubborn._patience = 0.1
     stubborn.stop()
@@ -70,11 +70,11 @@ def test_a_trainer_has_a_low_priority_and_ends_with_its_service():
         "trainer.outcome = lambda plan: shown() or time.sleep(60); trainer.main()"
     )
     one = child(program, {"model": "x"})
-    while "stdout" not in one._written:
+    while b"\n" not in (written := os.pread(one._output.fileno(), 99, 0)):
         assert one.is_running
         time.sleep(0.01)
     niceness = os.nice(0)
-    assert one._written["stdout"].split() == [str(min(niceness + trainer.NICENESS, 19)), "800"]
+    assert written.decode().split() == [str(min(niceness + trainer.NICENESS, 19)), "800"]
     one._process.stdin.close()  # as the system does when the service is killed
     assert one._process.wait(10) == 2
     assert one.outcome()["reason"] == "the trainer ended with code 2"

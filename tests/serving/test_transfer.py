@@ -14,7 +14,7 @@ from truepair.serving.events.event import Event
 from truepair.serving.events.records import ItemRecord, UserRecord
 from truepair.serving.events.store import open_store
 from truepair.serving.transfer import exporting
-from truepair.serving.transfer.exporting import EVENTS, PARTS, export_store
+from truepair.serving.transfer.exporting import PARTS, export_store
 from truepair.serving.transfer.importing import import_files
 
 
@@ -38,9 +38,9 @@ def fill(store):
 def content(place):
     store = open_store(place)
     reader = store.reader()
-    columns = ", ".join(f'"{name}"' for name in EVENTS.schema.names)
+    columns = ", ".join(f'"{name}"' for name in PARTS["events"].names)
     events = reader.rows(f"SELECT {columns} FROM events ORDER BY number")
-    tables = [sorted(reader.rows(f"SELECT * FROM {part.name}")) for part in PARTS[1:]]
+    tables = [sorted(reader.rows(f"SELECT * FROM {part}")) for part in list(PARTS)[1:]]
     reader.close()
     store.close()
     return [events, *tables]

@@ -5,12 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
-from truepair.ranking.compiled_top_k import call_in_blocks, compiled
-
-Floats = npt.NDArray[np.float32]
-Codes = npt.NDArray[np.int64]
+from truepair.ranking.compiled_top_k import Codes, Floats, call_in_blocks, compiled
 
 _BLOCK = 64  # rows that a thread takes at a time
 

@@ -8,11 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from truepair.ranking.compiled_top_k import call_in_blocks, compiled, offer, sort_heap
+from truepair.ranking.compiled_top_k import Codes, Floats, call_in_blocks, compiled, offer, sort_heap
 
-Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
-Codes = npt.NDArray[np.int64]
 
 _BLOCK = 512  # pairs that a thread takes at a time; the vectors of a user's items are read once for all pairs
 _AT_ONCE = 1 << 22  # reasons that are in memory at a time, before empty places are left out

@@ -65,13 +65,13 @@ class Catalogue:
     def item_search(self) -> CatalogueSearch:
         """The items, the most popular first."""
         return CatalogueSearch(
-            list(self.items.codes), self.model.popularity, self.titles.texts, heaviest_first=True
+            self.items.names, self.model.popularity, self.titles.texts, heaviest_first=True
         )
 
     @cached_property
     def user_search(self) -> CatalogueSearch:
         """The users, by id."""
-        return CatalogueSearch(list(self.users.codes), self.model.seen.user_counts)
+        return CatalogueSearch(self.users.names, self.model.seen.user_counts)
 
     def find(self, what: str, query: str, limit: int) -> Codes:
         """The codes of `users` or `items` that match."""
@@ -87,12 +87,8 @@ class Catalogue:
 
     def cards(self, codes: Iterable[int]) -> list[Json]:
         """Items by code, with how many users have each."""
-        texts, popularity = self._texts, self.model.popularity
+        texts, popularity = self.items.names, self.model.popularity
         return [self.card(texts[code], people=int(popularity[code])) for code in codes]
-
-    @cached_property
-    def _texts(self) -> list[str]:
-        return list(self.items.codes)
 
     def user(self, code: int) -> str | int:
         """The id of a user, as in answers."""
@@ -132,7 +128,7 @@ class Catalogue:
         share[code] = 0.0
         best = np.argsort(overall - share, kind="stable")[:most]
         best = best[share[best] > overall[best]]
-        texts = self._texts
+        texts = self.items.names
         return [
             self.card(texts[one], share=round(float(share[one]), 4), overall=round(float(overall[one]), 4))
             for one in best.tolist()

@@ -17,6 +17,8 @@ import threading
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from tempfile import TemporaryFile
+from typing import IO
 
 from truepair.storage.types import Json
 
@@ -78,27 +80,16 @@ class Child:
     """A trainer that was started. Its end, however it ends, is an outcome."""
 
     def __init__(self, plan: Json, words: Sequence[str] = TRAINER) -> None:
-        self._patience, pipe = _PATIENCE, subprocess.PIPE
+        self._patience = _PATIENCE
+        self._output, self._errors = TemporaryFile(), TemporaryFile()  # noqa: SIM115, `_close` closes them
         self._process = subprocess.Popen(
-            words, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace",
+            words, stdin=subprocess.PIPE, stdout=self._output, stderr=self._errors,
             start_new_session=True,  # Ctrl-C is for the service, which then ends the trainer
         )  # fmt: skip
-        self._written: dict[str, str] = {}
-        self._readers = [
-            threading.Thread(target=self._read, args=(name,), daemon=True) for name in ("stdout", "stderr")
-        ]
-        for reader in self._readers:
-            reader.start()
         assert self._process.stdin is not None
         with suppress(OSError):  # it has ended already, and its outcome says so
-            self._process.stdin.write(json.dumps(plan) + "\n")
+            self._process.stdin.write(json.dumps(plan).encode() + b"\n")
             self._process.stdin.flush()  # it stays open: its end tells the trainer that the service has ended
-
-    def _read(self, name: str) -> None:
-        stream, text = getattr(self._process, name), ""
-        while part := stream.readline(_TAIL):
-            text = (text + part)[-16 * _TAIL :]
-            self._written[name] = text
 
     @property
     def pid(self) -> int:
@@ -113,16 +104,16 @@ class Child:
     def outcome(self) -> Json:
         """Wait for its end: the decision that it printed, or how it failed."""
         code = self._process.wait()
+        output, errors = (_end_of(file) for file in (self._output, self._errors))
         self._close()
         try:
-            found = json.loads(self._written.get("stdout", "").strip().rpartition("\n")[2])
+            found = json.loads(output.strip().rpartition("\n")[2])
             if isinstance(found, dict) and "decision" in found:
                 return found
         except ValueError:
             pass
         ended = f"was killed by {_name(-code)}" if code < 0 else f"ended with code {code}"
-        trace = self._written.get("stderr", "")[-_TAIL:]
-        return {"decision": "failed", "reason": f"the trainer {ended}", "trace": trace}
+        return {"decision": "failed", "reason": f"the trainer {ended}", "trace": errors[-_TAIL:]}
 
     def stop(self) -> None:
         """End it: nothing that it has not finished is kept."""
@@ -136,12 +127,16 @@ class Child:
         self._close()
 
     def _close(self) -> None:
-        for reader in self._readers:
-            reader.join(_PATIENCE)
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+        for stream in (self._process.stdin, self._output, self._errors):
             if stream is not None:
                 with suppress(OSError):
                     stream.close()
+
+
+def _end_of(file: IO[bytes]) -> str:
+    """The end of what a process wrote."""
+    file.seek(max(file.seek(0, os.SEEK_END) - 16 * _TAIL, 0))
+    return file.read().decode(errors="replace")
 
 
 def _name(number: int) -> str:

@@ -7,7 +7,6 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,25 +20,18 @@ _TEXT, _TIME, _FLAG = pa.large_string(), pa.timestamp("us", "UTC"), pa.bool_()
 _BATCH = 65_536  # rows that are read at a time
 
 
-class ExportPart(NamedTuple):
-    """A table of a store, and its file."""
-
-    name: str
-    schema: pa.Schema
-
-
-EVENTS = ExportPart(
-    "events",
-    pa.schema(
-        {"user": _TEXT, "item": _TEXT, "kind": _TEXT, "weight": pa.float64(), "time": _TIME, "id": _TEXT}
-        | {"value": pa.float64(), "comment": _TEXT}
-    ),
-)
-_USER_ROW = ("user", "deleted", "forgotten", "labels", "comment")
-_KINDS = {"hidden": _FLAG, "deleted": _FLAG, "forgotten": _FLAG, "time": _TIME}
-ITEMS = ExportPart("items", pa.schema({name: _KINDS.get(name, _TEXT) for name in ITEM_ROW}))
-USERS = ExportPart("users", pa.schema({name: _KINDS.get(name, _TEXT) for name in _USER_ROW}))
-PARTS = (EVENTS, ITEMS, USERS)
+_KINDS = dict.fromkeys(("hidden", "deleted", "forgotten"), _FLAG) | {
+    "time": _TIME, "weight": pa.float64(), "value": pa.float64(),
+}  # fmt: skip
+_COLUMNS = {
+    "events": ("user", "item", "kind", "weight", "time", "id", "value", "comment"),
+    "items": ITEM_ROW,
+    "users": ("user", "deleted", "forgotten", "labels", "comment"),
+}
+PARTS = {
+    part: pa.schema({name: _KINDS.get(name, _TEXT) for name in names}) for part, names in _COLUMNS.items()
+}
+"""The tables of a store: name of the table and its file -> columns."""
 
 Progress = Callable[[str, int], object]
 """Called with the name of a part and the number of rows that are done."""
@@ -56,7 +48,7 @@ def export_store(reader: StoreReader, folder: Path, progress: Progress) -> dict[
         unfinished.mkdir()
         try:
             with reader.snapshot():
-                counts = {part.name: _write(reader, part, unfinished, progress) for part in PARTS}
+                counts = {part: _write(reader, part, unfinished, progress) for part in PARTS}
             os.replace(unfinished, folder)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -65,16 +57,16 @@ def export_store(reader: StoreReader, folder: Path, progress: Progress) -> dict[
     return counts
 
 
-def _write(reader: StoreReader, part: ExportPart, folder: Path, progress: Progress) -> int:
-    done = 0
-    with open(folder / f"{part.name}.parquet", "wb") as file:
-        with pq.ParquetWriter(file, part.schema, compression="zstd") as writer:
+def _write(reader: StoreReader, part: str, folder: Path, progress: Progress) -> int:
+    done, schema = 0, PARTS[part]
+    with open(folder / f"{part}.parquet", "wb") as file:
+        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
             for rows in _rows(reader, part):
-                columns = zip(zip(*rows, strict=True), part.schema, strict=True)
+                columns = zip(zip(*rows, strict=True), schema, strict=True)
                 arrays = [_array(values, field.type) for values, field in columns]
-                writer.write_batch(pa.record_batch(arrays, schema=part.schema))
+                writer.write_batch(pa.record_batch(arrays, schema=schema))
                 done += len(rows)
-                progress(part.name, done)
+                progress(part, done)
         flush_to_disk(file)
     return done
 
@@ -83,13 +75,11 @@ def _array(values: Row, kind: pa.DataType) -> pa.Array:
     return pa.array([bool(value) for value in values] if kind == _FLAG else values, kind)
 
 
-def _rows(reader: StoreReader, part: ExportPart) -> Iterator[list[Row]]:
+def _rows(reader: StoreReader, part: str) -> Iterator[list[Row]]:
     """Some thousand rows at a time: events in order of arrival, others in the order of their ids."""
-    columns = [f'"{name}"' for name in part.schema.names]
-    key, after = ("number", 0) if part is EVENTS else (columns[0], "")
-    query = (
-        f"SELECT {key}, {', '.join(columns)} FROM {part.name} WHERE {key} > ? ORDER BY {key} LIMIT {_BATCH}"
-    )
+    columns = [f'"{name}"' for name in PARTS[part].names]
+    key, after = ("number", 0) if part == "events" else (columns[0], "")
+    query = f"SELECT {key}, {', '.join(columns)} FROM {part} WHERE {key} > ? ORDER BY {key} LIMIT {_BATCH}"
     while rows := reader.rows(query, (after,)):
         yield [row[1:] for row in rows]
         after = rows[-1][0]

@@ -24,7 +24,7 @@ from truepair.errors import InputError
 from truepair.serving.events.event import Event
 from truepair.serving.events.records import ItemRecord, Row, compact, item_row
 from truepair.serving.events.writing import StoreWriter, Transaction, put_events, put_records
-from truepair.serving.transfer.exporting import EVENTS, ITEMS, PARTS, USERS, ExportPart, Progress
+from truepair.serving.transfer.exporting import PARTS, Progress
 from truepair.storage.types import Ids, Json
 
 _BATCH = 65_536
@@ -46,34 +46,34 @@ def import_files(
     with store.writing(limited=False) as transaction:
         for part, rows in found:
             for some in rows:
-                read, changed = counts.get(part.name, (0, 0))
-                counts[part.name] = read + len(some), changed + _put(transaction, part, some)
-                progress(part.name, counts[part.name][0])
+                read, changed = counts.get(part, (0, 0))
+                counts[part] = read + len(some), changed + _put(transaction, part, some)
+                progress(part, counts[part][0])
     return counts
 
 
 Rows = Iterator[list[Row]]
 
 
-def _put(transaction: Transaction, part: ExportPart, rows: list[Row]) -> int:
-    if part is EVENTS:
+def _put(transaction: Transaction, part: str, rows: list[Row]) -> int:
+    if part == "events":
         events: list[Any] = rows  # of `_checked_events`
         return put_events(transaction, events)
-    return put_records(transaction, part.name.removesuffix("s"), part.schema.names, rows)
+    return put_records(transaction, part.removesuffix("s"), PARTS[part].names, rows)
 
 
-def _opened(source: str, kind: str) -> list[tuple[ExportPart, Rows]]:
+def _opened(source: str, kind: str) -> list[tuple[str, Rows]]:
     path, database = Path(source).expanduser(), find_database(source)
     if database is None and path.is_dir():
-        files = [part for part in PARTS if (path / f"{part.name}.parquet").is_file()]
+        files = [part for part in PARTS if (path / f"{part}.parquet").is_file()]
         if not files:
-            names = ", ".join(f"{part.name}.parquet" for part in PARTS)
+            names = ", ".join(f"{part}.parquet" for part in PARTS)
             raise InputError(f"{path} has none of {names}; give a folder of `truepair export`, or files.")
-        return [_exported(path / f"{part.name}.parquet", part) for part in files]
+        return [_exported(path / f"{part}.parquet", part) for part in files]
     if database is None and path.suffix == ".parquet" and path.is_file():
-        schema = _schema(path)
-        for part in PARTS:
-            if set(part.schema.names) <= set(schema.names):
+        found = _schema(path)
+        for part, schema in PARTS.items():
+            if set(schema.names) <= set(found.names):
                 return [_exported(path, part)]
     raw = open_path(path) if database is None else open_query(database, None)
     return [_of_table(raw, kind)]
@@ -86,19 +86,19 @@ def _schema(path: Path) -> pa.Schema:
         raise InputError(f"{path} cannot be read as Parquet: {error}.") from error
 
 
-def _exported(path: Path, part: ExportPart) -> tuple[ExportPart, Rows]:
+def _exported(path: Path, part: str) -> tuple[str, Rows]:
     """A file of `export`."""
-    found = _schema(path)
-    if missing := [name for name in part.schema.names if name not in found.names]:
+    found, schema = _schema(path), PARTS[part]
+    if missing := [name for name in schema.names if name not in found.names]:
         raise InputError(f"{path} has no column {missing[0]!r}; it is no file of `truepair export`.")
 
     def rows() -> Rows:
         try:
             with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(_BATCH, columns=part.schema.names):
-                    table = pa.Table.from_batches([batch]).select(part.schema.names).cast(part.schema)
+                for batch in file.iter_batches(_BATCH, columns=schema.names):
+                    table = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
                     rows = _plain_rows(table)
-                    yield _checked_events(rows) if part is EVENTS else rows
+                    yield _checked_events(rows) if part == "events" else rows
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}.") from error
 
@@ -106,22 +106,19 @@ def _exported(path: Path, part: ExportPart) -> tuple[ExportPart, Rows]:
 
 
 def _checked_events(rows: Iterable[Row]) -> list[Row]:
-    events = [Event(*row) for row in rows]
-    for event in events:
-        _check_event(event)
-    return list(events)
-
-
-def _check_event(event: Event) -> None:
-    for name, text in (("user", event.user), ("item", event.item), ("kind", event.kind)):
-        if not text or len(text) > _LONGEST:
-            raise InputError(
-                f"an event has the {name} {text!r:.60}; it must have 1 to {_LONGEST} characters."
-            )
-    if event.weight is None or not 0 < event.weight <= 1e9:
-        raise InputError(f"an event has the weight {event.weight}; it must be above 0 and at most 1e9.")
-    if event.time is None:
-        raise InputError("an event has no time; remove it, or give it one.")
+    events: list[Row] = []
+    for event in (Event(*row) for row in rows):
+        for name, text in (("user", event.user), ("item", event.item), ("kind", event.kind)):
+            if not text or len(text) > _LONGEST:
+                raise InputError(
+                    f"an event has the {name} {text!r:.60}; it must have 1 to {_LONGEST} characters."
+                )
+        if event.weight is None or not 0 < event.weight <= 1e9:
+            raise InputError(f"an event has the weight {event.weight}; it must be above 0 and at most 1e9.")
+        if event.time is None:
+            raise InputError("an event has no time; remove it, or give it one.")
+        events.append(event)
+    return events
 
 
 def _plain_rows(table: pa.Table) -> list[Row]:
@@ -137,7 +134,7 @@ def _plain_rows(table: pa.Table) -> list[Row]:
 # --- other tables ----------------------------------------------------------------------------------------
 
 
-def _of_table(raw: Raw, kind: str) -> tuple[ExportPart, Rows]:
+def _of_table(raw: Raw, kind: str) -> tuple[str, Rows]:
     """Any table, its columns found by their names."""
     with closing(raw):
         places: dict[str, int] = {}
@@ -147,7 +144,7 @@ def _of_table(raw: Raw, kind: str) -> tuple[ExportPart, Rows]:
                 places.setdefault(role, place)
         columns = raw.read(range(len(raw.names)))
         if "user" in places and "item" in places:
-            return EVENTS, iter([_event_rows(raw, places, columns, kind)])
+            return "events", iter([_event_rows(raw, places, columns, kind)])
         if "item" not in places and "user" not in places:
             names = ", ".join(map(repr, raw.names)) or "none"
             raise InputError(
@@ -158,8 +155,8 @@ def _of_table(raw: Raw, kind: str) -> tuple[ExportPart, Rows]:
         ids = _ids(raw, role, columns[places[role]])
         labels = _labels(raw, columns, places[role])
     if role == "item":
-        return ITEMS, iter([[_item(id, found) for id, found in zip(ids, labels, strict=True)]])
-    return USERS, iter([[(id, 0, 0, compact(found), "") for id, found in zip(ids, labels, strict=True)]])
+        return "items", iter([[_item(id, found) for id, found in zip(ids, labels, strict=True)]])
+    return "users", iter([[(id, 0, 0, compact(found), "") for id, found in zip(ids, labels, strict=True)]])
 
 
 def _event_rows(raw: Raw, places: dict[str, int], columns: Sequence[Ids], kind: str) -> list[Row]:

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache
 from itertools import count
 from typing import TextIO
 
@@ -95,7 +95,9 @@ class Metrics:
         recall = Gauge("truepair_index_recall", about, registry=registry)
         recall.set_function(lambda: served().indexing.recall)
         size = Gauge("truepair_index_items", "Items in the index by its kind", ("kind",), registry=registry)
-        size.labels(ivf.NAME).set_function(partial(_index_size, served, ivf.NAME))
+        size.labels(ivf.NAME).set_function(
+            lambda: len(served().lister.codes) if served().indexing.kind == ivf.NAME else 0
+        )
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""
@@ -110,12 +112,6 @@ class Metrics:
     def text(self) -> bytes:
         """All of them, in the format of Prometheus."""
         return generate_latest(self.registry)
-
-
-def _index_size(served: Callable[[], ServedModel], kind: str) -> int:
-    """How many items the index has, if it is of this kind."""
-    indexing = served().indexing
-    return len(served().lister.codes) if indexing.kind == kind else 0
 
 
 class RateLimit:
