@@ -24,7 +24,7 @@ def test_hidden_items_are_in_no_list(serve, model, way):
     hidden = {first[0], first[3], near[0]} - {"i1"}
     store = client.service.store
     if way == "hidden":
-        store.put_items([ItemRecord(item, hidden=True) for item in hidden])
+        store.put([ItemRecord(item, hidden=True) for item in hidden])
     else:
         for item in hidden:
             store.delete_item(item)
@@ -41,7 +41,7 @@ def test_hidden_items_are_in_no_list(serve, model, way):
         assert listed == [(row["user"], row["item"]) for row in wanted]
     session = client.post("/v1/session/recommendations", {"liked": ["i1"], "k": 24})
     assert not hidden & set(items_of(session))
-    store.put_items([ItemRecord(item) for item in hidden])
+    store.put([ItemRecord(item) for item in hidden])
     assert items_of(client.get("/v1/users/u1/recommendations?k=24")) == first
 
 
@@ -50,17 +50,15 @@ def test_conditions_use_the_items_of_the_store(serve, integer_model):
     body = {"users": [1], "k": 16, "where": "price < 3"}
     assert "or store items" in client.post("/v1/recommendations", body).json["error"]
     store = client.service.store
-    store.put_items(
-        [ItemRecord(str(n), labels={"price": n, "shop": "a" if n < 8 else "b"}) for n in range(16)]
-    )
-    store.put_items([ItemRecord("a item of another model")])
+    store.put([ItemRecord(str(n), labels={"price": n, "shop": "a" if n < 8 else "b"}) for n in range(16)])
+    store.put([ItemRecord("a item of another model")])
     answer = client.post("/v1/recommendations", body)
     assert answer.status == 200, answer.body
     [found] = answer.json["lists"]
     assert {row["item"] for row in found["items"]} <= {0, 1, 2}
     [found] = client.post("/v1/recommendations", {"users": [1], "k": 16, "quota": {"shop": 2}}).json["lists"]
     assert len(found["items"]) == 4
-    store.patch_item("9", labels={"price": 1})
+    store.patch(ItemRecord, "9", labels={"price": 1})
     [found] = client.post("/v1/session/recommendations", {"liked": [3], "where": "price < 3"}).json.values()
     assert 9 in {row["item"] for row in found}
 
@@ -85,7 +83,7 @@ def test_facts_without_a_store_are_the_last_ones(serve, model):
     client = serve(model)
     served = client.service.served
     facts = served.facts
-    client.service.store.put_items([ItemRecord("i3", hidden=True), ItemRecord("i4")])
+    client.service.store.put([ItemRecord("i3", hidden=True), ItemRecord("i4")])
     served.refresh()
     assert set(facts.records()) == {"i3", "i4"}
     served.reader.close()

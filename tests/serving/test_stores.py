@@ -82,7 +82,7 @@ def test_own_changes_are_noticed_at_once_and_those_of_others_soon(opened):
     store.add([[event(2), event(3)]])
     assert reader.changed()["user"] >= {"u2", "u3"}
     assert second.changed()["user"] >= {"u2", "u3"}
-    store.put_items([ItemRecord("i1")])
+    store.put([ItemRecord("i1")])
     assert reader.changed()["item"] >= {"i1"}
     store.delete_item("i2")  # by whom u2 has an event
     changed = reader.changed()
@@ -91,7 +91,7 @@ def test_own_changes_are_noticed_at_once_and_those_of_others_soon(opened):
     eventually(reader, "user", {"u4"})
     other.delete_feedback("u4", "i4")
     eventually(reader, "user", {"u4"})
-    other.put_items([ItemRecord("i5", hidden=True)])
+    other.put([ItemRecord("i5", hidden=True)])
     eventually(reader, "item", {"i5"})
     other.delete_user("u3")
     eventually(reader, "user", {"u3"})
@@ -106,7 +106,10 @@ def test_feedback_is_once_for_each_user_item_and_kind(opened):
         ("i1", 2.0, 1),
         ("i8", 0.0, 8),
     ]
-    assert (reader.user("u1"), reader.item("i8")) == (UserRecord("u1"), ItemRecord("i8"))
+    assert (reader.record(UserRecord, "u1"), reader.record(ItemRecord, "i8")) == (
+        UserRecord("u1"),
+        ItemRecord("i8"),
+    )
     assert store.add_feedback([event(1, time=30), event(1, time=31, comment="!")], overwrite=True) == 1
     assert [(one.time, one.comment) for one in reader.feedback("u1", "i1", "like")] == [(31, "!")]
     assert reader.feedback(kind="like", until=20)[0].item == "i8"
@@ -125,41 +128,47 @@ def test_records_of_items_and_users(opened):
     store = opened()
     reader = store.reader()
     tea = ItemRecord("tea", False, ("drink", "hot"), 5, {"price": 3, "title": "Tea <b>"}, "a comment")
-    assert store.put_items([tea, ItemRecord("jam", comment="Jam 100%")]) == 2
-    assert store.put_items([tea]) == 0  # nothing changed
-    assert reader.item("tea") == tea
+    assert store.put([tea, ItemRecord("jam", comment="Jam 100%")]) == 2
+    assert store.put([tea]) == 0  # nothing changed
+    assert reader.record(ItemRecord, "tea") == tea
     assert (tea.title, ItemRecord("x", comment="c").title, ItemRecord("x").title) == ("Tea <b>", "c", None)
-    assert [one.item for one in reader.items()] == ["jam", "tea"]
-    assert [one.item for one in reader.items("jam", 5)] == ["tea"]
-    assert [one.item for one in reader.items(text="DRINK")] == ["tea"]
-    assert [one.item for one in reader.items(text="0%")] == ["jam"]
-    assert reader.items(text="_a") == []
-    assert store.patch_item("tea", hidden=True, labels=["new"])
-    assert reader.item("tea") == tea._replace(hidden=True, labels=["new"])
+    assert [one.item for one in reader.records(ItemRecord)] == ["jam", "tea"]
+    assert [one.item for one in reader.records(ItemRecord, "jam", 5)] == ["tea"]
+    assert [one.item for one in reader.records(ItemRecord, text="DRINK")] == ["tea"]
+    assert [one.item for one in reader.records(ItemRecord, text="0%")] == ["jam"]
+    assert reader.records(ItemRecord, text="_a") == []
+    assert store.patch(ItemRecord, "tea", hidden=True, labels=["new"])
+    assert reader.record(ItemRecord, "tea") == tea._replace(hidden=True, labels=["new"])
     assert reader.unlisted_items() == {"tea"}
-    assert not store.patch_item("nothing", hidden=True)
+    assert not store.patch(ItemRecord, "nothing", hidden=True)
     assert store.delete_item("tea")
     assert not store.delete_item("tea")
-    assert reader.item("tea") is None
+    assert reader.record(ItemRecord, "tea") is None
     assert (reader.unlisted_items(), reader.is_unlisted("tea"), reader.is_unlisted("jam")) == (
         {"tea"},
         True,
         False,
     )
-    store.put_items([tea])
-    assert (reader.item("tea"), reader.unlisted_items()) == (tea, set())
+    store.put([tea])
+    assert (reader.record(ItemRecord, "tea"), reader.unlisted_items()) == (tea, set())
     ann = UserRecord("ann", {"age": 30}, "!")
-    assert store.put_users([ann, UserRecord("bob")]) == 2
-    assert (reader.user("ann"), [one.user for one in reader.users(limit=1)]) == (ann, ["ann"])
-    assert [one.user for one in reader.users("ann")] == ["bob"]
-    assert store.patch_user("ann", comment="?")
-    assert reader.user("ann") == ann._replace(comment="?")
+    assert store.put([ann, UserRecord("bob")]) == 2
+    assert (reader.record(UserRecord, "ann"), [one.user for one in reader.records(UserRecord, limit=1)]) == (
+        ann,
+        ["ann"],
+    )
+    assert [one.user for one in reader.records(UserRecord, "ann")] == ["bob"]
+    assert store.patch(UserRecord, "ann", comment="?")
+    assert reader.record(UserRecord, "ann") == ann._replace(comment="?")
     store.add([[event(1, user="ann")]])
     assert reader.forgotten_users() == set()
     assert store.delete_user("ann")
-    assert (reader.user("ann"), reader.of_users(["ann"])["ann"]) == (None, StoredHistory([], True))
+    assert (reader.record(UserRecord, "ann"), reader.of_users(["ann"])["ann"]) == (
+        None,
+        StoredHistory([], True),
+    )
     store.add_feedback([event(1, user="ann")], overwrite=False)
-    assert (reader.user("ann"), reader.forgotten_users()) == (UserRecord("ann"), {"ann"})
+    assert (reader.record(UserRecord, "ann"), reader.forgotten_users()) == (UserRecord("ann"), {"ann"})
 
 
 def test_a_failed_transaction_leaves_nothing(opened):

@@ -160,7 +160,7 @@ def test_events_of_before_count_for_everybody_after_a_start_and_after_a_swap(ser
 def test_a_model_takes_over_while_the_store_is_down(serve, model, other, monkeypatch):
     client = serve(model)
     item = client.get("/v1/users/u3/recommendations?k=1").json["items"][0]["item"]
-    client.service.store.put_items([ItemRecord(item, hidden=True)])
+    client.service.store.put([ItemRecord(item, hidden=True)])
     assert item not in client.get("/v1/users/u3/recommendations?k=24").body.decode()
 
     def down(self):
@@ -171,7 +171,7 @@ def test_a_model_takes_over_while_the_store_is_down(serve, model, other, monkeyp
         client.service.swap(other, 1)
         assert f'"{item}"' not in client.get("/v1/users/u3/recommendations?k=34").body.decode()
     other_item = client.get("/v1/users/u3/recommendations?k=1").json["items"][0]["item"]
-    client.service.store.put_items([ItemRecord(other_item, hidden=True)])
+    client.service.store.put([ItemRecord(other_item, hidden=True)])
     left = client.get("/v1/users/u3/recommendations?k=34").body.decode()
     assert f'"{item}"' not in left
     assert f'"{other_item}"' not in left

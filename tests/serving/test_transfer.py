@@ -29,8 +29,8 @@ def fill(store):
     ]
     store.add([events])
     store.add_feedback([Event("ann", "täa", "star", 1.0, 5, None, 3.5, "good")], overwrite=False)
-    store.put_items([ItemRecord("täa", True, ("a", "b"), -7, {"price": 3}, "c"), ItemRecord("gone")])
-    store.put_users([UserRecord("ann", ["x"], "y"), UserRecord("bob")])
+    store.put([ItemRecord("täa", True, ("a", "b"), -7, {"price": 3}, "c"), ItemRecord("gone")])
+    store.put([UserRecord("ann", ["x"], "y"), UserRecord("bob")])
     store.delete_item("gone")
     store.delete_user("bob")
 
@@ -135,9 +135,11 @@ def test_tables_of_any_source_become_events_and_records(sqlite, tmp_path):
     reader = store.reader()
     assert reader.of_users(["1"])["1"].rows == [("10", "like", 1.0), ("10", "buy", 1.0), ("11", "view", 1.0)]
     assert reader.feedback(kind="buy")[0].time == 1_700_000_000 * 10**6
-    assert reader.item("10") == ItemRecord("10", False, ("drink",), None, {"price": 3, "title": "Tea"})
-    assert reader.item("11").hidden
-    assert reader.user("1") == UserRecord("1", {"age": 30})
+    assert reader.record(ItemRecord, "10") == ItemRecord(
+        "10", False, ("drink",), None, {"price": 3, "title": "Tea"}
+    )
+    assert reader.record(ItemRecord, "11").hidden
+    assert reader.record(UserRecord, "1") == UserRecord("1", {"age": 30})
     reader.close()
     store.close()
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from truepair.serving.events.records import ItemRecord, Row, UserRecord, item_record, user_record
+from truepair.serving.events.records import Record, Row, read_record, what_of
 
 Values = Sequence[object]  # of the placeholders of a query
 LARGEST = 2**63 - 1
@@ -27,7 +27,6 @@ SCHEMA = pa.schema(
 )
 """The columns of tables of events."""
 
-_ITEM = "item, hidden, categories, time, labels, comment"
 _NEWEST = """
     AND NOT EXISTS (
         SELECT 1 FROM events AS other
@@ -149,22 +148,28 @@ class StoreReader(ABC):
 
     # --- items and users ---------------------------------------------------------------------------------
 
-    def item(self, item: str) -> ItemRecord | None:
-        """The record of an item."""
-        rows = self.rows(f"SELECT {_ITEM} FROM items WHERE item = ? AND deleted = 0", (item,))
-        return item_record(rows[0]) if rows else None
+    def record(self, kind: type[Record], id: str) -> Record | None:
+        """The record of an item or a user."""
+        found = self._records(kind, f'"{what_of(kind)}" = ?', [id], 1)
+        return found[0] if found else None
 
-    def items(self, after: str | None = None, limit: int = LARGEST, text: str = "") -> list[ItemRecord]:
-        """Records of items after this one, in the order of their ids; with `text`, those that have it."""
-        conditions, values = "deleted = 0", list[object]()
+    def records(
+        self, kind: type[Record], after: str | None = None, limit: int = LARGEST, text: str = ""
+    ) -> list[Record]:
+        """Records after this id, in the order of the ids; with `text`, items that have it."""
+        conditions, values = "1 = 1", list[object]()
         if after is not None:
-            conditions, values = f"{conditions} AND item > ?", [after]
+            conditions, values = f'"{what_of(kind)}" > ?', [after]
         if text:
             places = ("item", "categories", "labels", "comment")
             conditions += f" AND ({' OR '.join(f'lower({p}) LIKE ? ESCAPE ?' for p in places)})"
             values += [like(text), "!"] * len(places)
-        query = f"SELECT {_ITEM} FROM items WHERE {conditions} ORDER BY item LIMIT ?"
-        return [item_record(row) for row in self.rows(query, (*values, limit))]
+        return self._records(kind, conditions, values, limit)
+
+    def _records(self, kind: type[Record], where: str, values: Sequence[object], limit: int) -> list[Record]:
+        columns, what = ", ".join(f'"{name}"' for name in kind._fields), what_of(kind)
+        query = f'SELECT {columns} FROM {what}s WHERE deleted = 0 AND {where} ORDER BY "{what}" LIMIT ?'
+        return [read_record(kind, row) for row in self.rows(query, (*values, limit))]
 
     def unlisted_items(self) -> set[str]:
         """Items that are hidden or deleted."""
@@ -174,18 +179,6 @@ class StoreReader(ABC):
         """Whether this item is hidden or deleted."""
         query = "SELECT 1 FROM items WHERE item = ? AND (hidden = 1 OR deleted = 1)"
         return bool(self.rows(query, (item,)))
-
-    def user(self, user: str) -> UserRecord | None:
-        """The record of a user."""
-        query = 'SELECT "user", labels, comment FROM users WHERE "user" = ? AND deleted = 0'
-        rows = self.rows(query, (user,))
-        return user_record(rows[0]) if rows else None
-
-    def users(self, after: str | None = None, limit: int = LARGEST) -> list[UserRecord]:
-        """Records of users after this one, in the order of their ids."""
-        where, values = ("", ()) if after is None else (' AND "user" > ?', (after,))
-        query = f'SELECT "user", labels, comment FROM users WHERE deleted = 0{where} ORDER BY "user" LIMIT ?'
-        return [user_record(row) for row in self.rows(query, (*values, limit))]
 
     def forgotten_users(self) -> set[str]:
         """All users who were deleted once."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 TITLE, PICTURE = "title", "picture"
 """Labels with an item's title, and the address of its picture."""
 Row = tuple[Any, ...]  # of a table of a store
-ITEM_ROW = ("item", "deleted", "hidden", "categories", "time", "labels", "comment")
-USER_ROW = ("user", "deleted", "labels", "comment")
-"""The columns of the tables `items` and `users`, the latter without `forgotten`."""
 _COLUMNS = ("item", "title", "picture", "categories", "time", "comment")
 
 
@@ -46,36 +43,42 @@ class UserRecord(NamedTuple):
     comment: str = ""
 
 
+Record = TypeVar("Record", ItemRecord, UserRecord)
+
+
 def _label(labels: object, name: str) -> str | None:
     found = labels.get(name) if isinstance(labels, dict) else None
     return found if isinstance(found, str) and found else None
 
 
-def item_row(record: ItemRecord) -> Row:
-    """The values of ITEM_ROW."""
-    item, hidden, categories, time, labels, comment = record
-    return item, 0, int(hidden), compact(list(categories)), time, compact(labels), comment
+def what_of(kind: type[ItemRecord] | type[UserRecord]) -> str:
+    """`item` or `user`: the name of a record's id; its table is `items` or `users`."""
+    return kind._fields[0]
 
 
-def item_record(row: Row) -> ItemRecord:
-    """The record of such values, without `deleted`."""
-    item, hidden, categories, time, labels, comment = row
-    return ItemRecord(item, bool(hidden), tuple(json.loads(categories)), time, json.loads(labels), comment)
+def stored(record: ItemRecord | UserRecord) -> dict[str, object]:
+    """Column -> value in the table of a record; the id comes first."""
+    values = {name: _WRITTEN.get(name, _same)(value) for name, value in record._asdict().items()}
+    return values | {"deleted": 0}
 
 
-def user_row(record: UserRecord) -> Row:
-    """The values of USER_ROW."""
-    return record.user, 0, compact(record.labels), record.comment
+def read_record(kind: type[Record], row: Row) -> Record:
+    """The record of a row with the columns of its fields."""
+    return kind(*(_READ.get(name, _same)(value) for name, value in zip(kind._fields, row, strict=True)))
 
 
-def user_record(row: Row) -> UserRecord:
-    """The record of such values, without `deleted`."""
-    return UserRecord(row[0], json.loads(row[1]), row[2])
+def _same(value: Any) -> Any:
+    return value
 
 
 def compact(value: object) -> str:
     """JSON in ASCII without spaces; keys keep their order."""
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
+
+
+_Columns = dict[str, Callable[[Any], Any]]
+_WRITTEN: _Columns = {"hidden": int, "categories": compact, "labels": compact}
+_READ: _Columns = {"hidden": bool, "categories": lambda text: tuple(json.loads(text)), "labels": json.loads}
 
 
 def item_table(records: Iterable[ItemRecord]) -> pa.Table:

@@ -9,15 +9,7 @@ from typing import Any
 
 from truepair.serving.events.event import Event
 from truepair.serving.events.reading import StoreReader, Values
-from truepair.serving.events.records import (
-    ITEM_ROW,
-    USER_ROW,
-    ItemRecord,
-    Row,
-    UserRecord,
-    item_row,
-    user_row,
-)
+from truepair.serving.events.records import ItemRecord, Row, UserRecord, stored, what_of
 
 _VALUES = '("user", item, kind, weight, time, id, value, comment)'
 _INSERT = f"INSERT INTO events {_VALUES} VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
@@ -129,15 +121,27 @@ class StoreWriter(ABC):
 
     # --- items and users ---------------------------------------------------------------------------------
 
-    def put_items(self, records: Sequence[ItemRecord]) -> int:
-        """Store or replace records of items: how many changed."""
+    def put(self, records: Sequence[ItemRecord] | Sequence[UserRecord]) -> int:
+        """Store or replace records: how many changed. A user who was forgotten stays so."""
+        rows = list(map(stored, records))
+        if not rows:
+            return 0
         with self.writing() as transaction:
-            return put_records(transaction, "item", ITEM_ROW, list(map(item_row, records)))
+            values = [tuple(row.values()) for row in rows]
+            return put_records(transaction, what_of(type(records[0])), list(rows[0]), values)
 
-    def patch_item(self, item: str, **fields: Any) -> bool:
-        """Change some fields of an item's record; False if there is none."""
-        row = dict(zip(ITEM_ROW, item_row(ItemRecord(item, **fields)), strict=True))
-        return self._patch("item", item, {name: row[name] for name in fields})
+    def patch(self, kind: type[ItemRecord] | type[UserRecord], id: str, **fields: Any) -> bool:
+        """Change some fields of a record; False if there is none."""
+        what, row = what_of(kind), stored(kind(id, **fields))
+        with self.writing() as transaction:
+            known = f'{what}s WHERE "{what}" = ? AND deleted = 0'
+            found = transaction.rows(f"SELECT 1 FROM {known}", (id,))
+            if found and fields:
+                settings = ", ".join(f"{name} = ?" for name in fields)
+                update = f'UPDATE {what}s SET {settings} WHERE "{what}" = ?'
+                transaction.do(update, (*(row[name] for name in fields), id))
+                _log(transaction, what, [id])
+            return bool(found)
 
     def delete_item(self, item: str) -> bool:
         """Delete an item's record and its events. It is not recommended any more; False without a record."""
@@ -148,28 +152,6 @@ class StoreWriter(ABC):
             transaction.do("INSERT INTO items (item, deleted) VALUES (?, 1) ON CONFLICT DO NOTHING", (item,))
             _log(transaction, "user", [user for (user,) in users])
             _log(transaction, "item", [item])
-            return bool(found)
-
-    def put_users(self, records: Sequence[UserRecord]) -> int:
-        """Store or replace records of users: how many changed. Who was forgotten stays so."""
-        with self.writing() as transaction:
-            return put_records(transaction, "user", USER_ROW, list(map(user_row, records)))
-
-    def patch_user(self, user: str, **fields: Any) -> bool:
-        """Change some fields of a user's record; False if there is none."""
-        row = dict(zip(USER_ROW, user_row(UserRecord(user, **fields)), strict=True))
-        return self._patch("user", user, {name: row[name] for name in fields})
-
-    def _patch(self, what: str, id: str, row: dict[str, object]) -> bool:
-        """Change these columns of the record of an item or a user; False if there is none."""
-        with self.writing() as transaction:
-            known = f'{what}s WHERE "{what}" = ? AND deleted = 0'
-            found = transaction.rows(f"SELECT 1 FROM {known}", (id,))
-            if found and row:
-                settings = ", ".join(f"{name} = ?" for name in row)
-                update = f'UPDATE {what}s SET {settings} WHERE "{what}" = ?'
-                transaction.do(update, (*row.values(), id))
-                _log(transaction, what, [id])
             return bool(found)
 
     def delete_user(self, user: str) -> bool:

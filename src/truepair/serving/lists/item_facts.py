@@ -63,7 +63,7 @@ class ItemFacts:
             return  # the model cannot list it
         (self._unlisted.add if reader.is_unlisted(item) else self._unlisted.discard)(item)
         if self._records is not None:
-            record = reader.item(item)
+            record = reader.record(ItemRecord, item)
             if record is None:
                 self._records.pop(item, None)
             else:
@@ -83,7 +83,9 @@ class ItemFacts:
             return {}
         if self._records is None:
             known = self._items.codes
-            self._records = {record.item: record for record in self._reader.items() if record.item in known}
+            self._records = {
+                record.item: record for record in self._reader.records(ItemRecord) if record.item in known
+            }
         return self._records
 
     def table(self) -> pa.Table | None:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from truepair.errors import InputError, StorageError
 from truepair.serving.events.reading import StoreReader
-from truepair.serving.events.records import ITEM_ROW, Row
+from truepair.serving.events.records import Row
 from truepair.storage.atomic import flush_to_disk
 
 _TEXT, _TIME, _FLAG = pa.large_string(), pa.timestamp("us", "UTC"), pa.bool_()
@@ -25,7 +25,7 @@ _KINDS = dict.fromkeys(("hidden", "deleted", "forgotten"), _FLAG) | {
 }  # fmt: skip
 _COLUMNS = {
     "events": ("user", "item", "kind", "weight", "time", "id", "value", "comment"),
-    "items": ITEM_ROW,
+    "items": ("item", "deleted", "hidden", "categories", "time", "labels", "comment"),
     "users": ("user", "deleted", "forgotten", "labels", "comment"),
 }
 PARTS = {

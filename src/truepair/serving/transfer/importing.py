@@ -22,7 +22,7 @@ from truepair.data.sources.sql_urls import find_database
 from truepair.data.tables.id_table import typed_text
 from truepair.errors import InputError
 from truepair.serving.events.event import Event
-from truepair.serving.events.records import ItemRecord, Row, compact, item_row
+from truepair.serving.events.records import ItemRecord, Row, compact, stored
 from truepair.serving.events.writing import StoreWriter, Transaction, put_events, put_records
 from truepair.serving.transfer.exporting import PARTS, Progress
 from truepair.storage.types import Ids, Json
@@ -230,4 +230,5 @@ def _item(item: str, labels: Json) -> Row:
     categories, comment = labels.pop("categories", ()), labels.pop("comment", "")
     listed = [categories] if isinstance(categories, str) else list(categories)
     hidden = bool(labels.pop("hidden", False))
-    return item_row(ItemRecord(item, hidden, tuple(map(str, listed)), None, labels, str(comment)))
+    row = stored(ItemRecord(item, hidden, tuple(map(str, listed)), None, labels, str(comment)))
+    return tuple(row[name] for name in PARTS["items"].names)

@@ -83,7 +83,7 @@ class UserBody(UserPatch):
 
     UserId: Id
 
-    def record(self, users: IdTexts) -> UserRecord:
+    def record(self, users: IdTexts, items: IdTexts) -> UserRecord:
         """What the store keeps."""
         return UserRecord(users.text(self.UserId), **self.given())
 
@@ -101,7 +101,7 @@ class ItemBody(ItemPatch):
 
     ItemId: Id
 
-    def record(self, items: IdTexts) -> ItemRecord:
+    def record(self, users: IdTexts, items: IdTexts) -> ItemRecord:
         """What the store keeps."""
         return ItemRecord(items.text(self.ItemId), **self.given())
 

@@ -13,7 +13,7 @@ from fastapi.responses import Response
 from truepair.errors import InputError, NoItemLeftError, StorageError, check_whole
 from truepair.serving.events.event import Event
 from truepair.serving.events.reading import Feedback
-from truepair.serving.events.records import ItemRecord, UserRecord
+from truepair.serving.events.records import ItemRecord, Record, UserRecord, what_of
 from truepair.serving.lists.served_model import ListRequest, ServedModel
 from truepair.serving.refusals import RefusalError
 from truepair.serving.web.app import Service
@@ -25,7 +25,7 @@ from truepair.storage.types import Json
 
 Scored = Sequence[tuple[str, float]]
 Body = TypeVar("Body")
-Record = TypeVar("Record", ItemRecord, UserRecord, Feedback)
+Found = TypeVar("Found", ItemRecord, UserRecord, Feedback)
 _FEEDBACK = {"FeedbackType": "like", "UserId": "USER", "ItemId": "ITEM", "Timestamp": "2024-05-31T12:00:00Z"}
 _ITEM = {"ItemId": "ITEM", "Categories": ["new"], "Labels": {"title": "A title"}}
 _USER = {"UserId": "USER", "Labels": {"age": 30}}
@@ -206,40 +206,47 @@ class Gorse:
 
     def put_item(self, body: ItemBody) -> Response:
         """Store an item."""
-        return self.put_items([body])
+        return self._put([body])
 
     def put_items(self, body: list[ItemBody]) -> Response:
         """Store items."""
-        items = self.service.served.items
-        records = [one.record(items) for one in self._few(body, self.service.limits.items)]
-        self.service.store.put_items(records)
-        return _done(len(records))
+        return self._put(body)
+
+    def _put(self, body: list[ItemBody] | list[UserBody]) -> Response:
+        served, few = self.service.served, self._few([*body], self.service.limits.items)
+        self.service.store.put([one.record(served.users, served.items) for one in few])
+        return _done(len(few))
 
     def items(self, cursor: str = "", n: N = 10, q: str = "") -> Response:
         """Items, page by page; with `q`, those that have this text."""
+        return self._records(ItemRecord, cursor, n, q[: self.service.limits.text_length])
+
+    def _records(self, kind: type[Record], cursor: str, n: int, text: str = "") -> Response:
         after, n = fields.from_cursor(cursor), check_whole("n", n, 0, self.service.limits.items)
-        text = q[: self.service.limits.text_length]
-        found = self.service.reader.items(after, n, text)
-        return _page("Items", found, n, lambda one: one.item)
+        found = self.service.reader.records(kind, after, n, text)
+        return _page(f"{what_of(kind).title()}s", found, n, lambda one: one[0])
 
     def item(self, item: str) -> Response:
         """An item."""
-        return json_response(fields.shown(self._item(item)))
+        return json_response(fields.shown(self._record(ItemRecord, item)))
 
-    def _item(self, item: str) -> ItemRecord:
-        item = self.service.served.items.text(item)
-        found = self.service.reader.item(item)
+    def _record(self, kind: type[Record], id: str) -> Record:
+        found = self.service.reader.record(kind, text := self._text(kind, id))
         if found is None:
-            raise _not_found("item", item)
+            raise _not_found(what_of(kind), text)
         return found
+
+    def _text(self, kind: type[ItemRecord] | type[UserRecord], id: str) -> str:
+        served = self.service.served
+        return (served.items if kind is ItemRecord else served.users).text(id)
 
     def patch_item(self, item: str, body: fields.ItemPatch) -> Response:
         """Change some fields of an item."""
-        return self._patch_item(self.service.served.items.text(item), **body.given())
+        return self._patch(ItemRecord, item, **body.given())
 
-    def _patch_item(self, item: str, **changes: Any) -> Response:
-        if not self.service.store.patch_item(item, **changes):
-            raise _not_found("item", item)
+    def _patch(self, kind: type[ItemRecord] | type[UserRecord], id: str, **changes: Any) -> Response:
+        if not self.service.store.patch(kind, text := self._text(kind, id), **changes):
+            raise _not_found(what_of(kind), text)
         return _done(1)
 
     def delete_item(self, item: str) -> Response:
@@ -249,49 +256,35 @@ class Gorse:
 
     def put_category(self, item: str, category: str) -> Response:
         """Add a category to an item."""
-        record = self._item(item)
-        categories = dict.fromkeys([*record.categories, category])
-        return self._patch_item(record.item, categories=tuple(categories))
+        categories = dict.fromkeys([*self._record(ItemRecord, item).categories, category])
+        return self._patch(ItemRecord, item, categories=tuple(categories))
 
     def delete_category(self, item: str, category: str) -> Response:
         """Remove a category from an item."""
-        record = self._item(item)
-        categories = (one for one in record.categories if one != category)
-        return self._patch_item(record.item, categories=tuple(categories))
+        categories = (one for one in self._record(ItemRecord, item).categories if one != category)
+        return self._patch(ItemRecord, item, categories=tuple(categories))
 
     # --- users -------------------------------------------------------------------------------------------
 
     def put_user(self, body: UserBody) -> Response:
         """Store a user."""
-        return self.put_users([body])
+        return self._put([body])
 
     def put_users(self, body: list[UserBody]) -> Response:
         """Store users."""
-        users = self.service.served.users
-        records = [one.record(users) for one in self._few(body, self.service.limits.items)]
-        self.service.store.put_users(records)
-        return _done(len(records))
+        return self._put(body)
 
     def users(self, cursor: str = "", n: N = 10) -> Response:
         """Users, page by page."""
-        after, n = fields.from_cursor(cursor), check_whole("n", n, 0, self.service.limits.items)
-        found = self.service.reader.users(after, n)
-        return _page("Users", found, n, lambda one: one.user)
+        return self._records(UserRecord, cursor, n)
 
     def user(self, user: str) -> Response:
         """A user."""
-        user = self.service.served.users.text(user)
-        found = self.service.reader.user(user)
-        if found is None:
-            raise _not_found("user", user)
-        return json_response(fields.shown(found))
+        return json_response(fields.shown(self._record(UserRecord, user)))
 
     def patch_user(self, user: str, body: fields.UserPatch) -> Response:
         """Change some fields of a user."""
-        user = self.service.served.users.text(user)
-        if not self.service.store.patch_user(user, **body.given()):
-            raise _not_found("user", user)
-        return _done(1)
+        return self._patch(UserRecord, user, **body.given())
 
     def delete_user(self, user: str) -> Response:
         """Delete a user and their feedback."""
@@ -384,7 +377,7 @@ def _pairs(table: pa.Table, name: str) -> Scored:
     return [(str(id), score) for id, score in zip(ids, scores, strict=True)]
 
 
-def _page(name: str, found: list[Record], n: int, key: Callable[[Record], str]) -> Response:
+def _page(name: str, found: list[Found], n: int, key: Callable[[Found], str]) -> Response:
     cursor = fields.cursor_of(key(found[-1])) if n and len(found) == n else ""
     return json_response({"Cursor": cursor, name: [fields.shown(one) for one in found]})
 
