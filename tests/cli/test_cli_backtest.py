@@ -7,7 +7,7 @@ import pytest
 from test_cli import as_json, failed, good, run
 
 import truepair as tp
-from truepair.reporting.backtesting.judging import judge
+from truepair.reporting.backtesting.strategies import judge
 
 SMALL = ["--dim", "4", "--epochs", "2", "--no-auto", "--metric", "ndcg@5", "--every", "1w"]
 

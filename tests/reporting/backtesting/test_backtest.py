@@ -10,8 +10,8 @@ import truepair as tp
 from truepair.errors import InputError, StorageError
 from truepair.evaluation.statistics import bootstrap_interval
 from truepair.reporting.backtesting import STRATEGIES
-from truepair.reporting.backtesting.judging import judge
 from truepair.reporting.backtesting.periods import Timeline
+from truepair.reporting.backtesting.strategies import judge
 
 METRIC = "ndcg@5"
 MODEL = tp.Recommender(dim=4, epochs=2, batch_size=32, auto=False, metric=METRIC)

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from truepair.data.split import counted
 from truepair.errors import InputError, check_choice
-from truepair.reporting.backtesting.journal import Cell
 from truepair.reporting.backtesting.periods import Period
-from truepair.reporting.backtesting.strategies import STRATEGIES
+from truepair.reporting.backtesting.strategies import STRATEGIES, Cell
 from truepair.reporting.figures import Panel, Series, draw_bands, standalone
 from truepair.reporting.page import Figure, Page, Section, Table, Text, metric_name, text_table, write_text
 from truepair.storage.types import Json

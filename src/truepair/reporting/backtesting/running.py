@@ -1,26 +1,32 @@
-"""backtest: train for one period after the other, and judge each model on the period that follows."""
+"""backtest: train for one period after the other, and judge each model on the period that follows.
+
+Finished results are kept in a journal, so that an interrupted run continues.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
-from truepair.errors import InputError, check_choice, check_type
+from truepair.errors import InputError, StorageError, check_choice, check_type
 from truepair.evaluation import parse_metric
 from truepair.evaluation.metrics import Floats
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import as_interactions
-from truepair.reporting.backtesting.journal import Cell, Journal, key_of
-from truepair.reporting.backtesting.judging import judge
 from truepair.reporting.backtesting.periods import Period, Timeline
 from truepair.reporting.backtesting.results import Backtest
-from truepair.reporting.backtesting.strategies import STRATEGIES, PeriodModels, stated
+from truepair.reporting.backtesting.strategies import STRATEGIES, Cell, PeriodModels, judge, restored, stated
+from truepair.storage.atomic import atomic_write
+from truepair.storage.plain_values import read_record
 from truepair.storage.types import Json, Source
 
+_MOST_BYTES = 1 << 26  # of a journal
 SETTINGS = ("first", "each")
 """Automatic settings: chosen for the first period and kept, or chosen for each."""
 
@@ -84,7 +90,7 @@ def backtest(
         "parameters": stated(chosen),
         "settings": settings,
     }
-    journal = Journal(checkpoint, key_of(facts))
+    journal = Journal(checkpoint, facts)
     models = PeriodModels(timeline, chosen, settings == "each", journal.settings)
     cells = []
     for period, name in itertools.product(timeline.periods, names):
@@ -153,3 +159,79 @@ def _progress_line(cell: Cell, n: int, metric: str) -> str:
         f"period {cell.period} of {n}, {cell.strategy}: {metric} {cell.value:.4f}, "
         f"trained on {cell.train_pairs:,} pairs in {cell.seconds:.1f} s"
     )
+
+
+# --- the journal ---------------------------------------------------------------------------------------
+
+
+class Journal:
+    """Finished cells and the settings of the first period, in a file; without a path, in memory only."""
+
+    def __init__(self, path: str | Path | None, facts: Json) -> None:
+        self.path = None if path is None else Path(path)
+        # a checksum of everything that decides the cells
+        self.key = hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
+        self.settings: Json | None = None
+        self.cells: dict[tuple[int, str], Cell] = {}
+        if self.path is not None and self.path.exists():
+            self._read(self.path)
+        self._write()  # what cannot be written is an error now rather than after hours
+
+    def add(self, cell: Cell, settings: Mapping[str, object] | None) -> None:
+        """Keep a finished cell, and the settings of the first period once they are known."""
+        self.cells[cell.period, cell.strategy] = cell
+        if self.settings is None and settings is not None:
+            self.settings = dict(settings)
+        self._write()
+
+    def _write(self) -> None:
+        if self.path is None:
+            return
+        settled = [] if self.settings is None else [{"settings": self.settings}]
+        cells = ({"cell": asdict(cell)} for cell in self.cells.values())
+        with atomic_write(self.path, "the checkpoint") as file:
+            for line in [{"backtest": self.key}, *settled, *cells]:
+                file.write((json.dumps(line) + "\n").encode())
+
+    def _read(self, path: Path) -> None:
+        lines = _whole_lines(path)
+        if not lines:
+            return
+        if not isinstance(lines[0], dict) or "backtest" not in lines[0]:
+            raise StorageError(f"{path} is no checkpoint of a backtest; give another file.")
+        if lines[0]["backtest"] != self.key:
+            raise StorageError(
+                f"{path} is of a backtest with other data, periods or parameters. Give another checkpoint "
+                "file, or delete this one."
+            )
+        for number, line in enumerate(lines[1:], 2):
+            try:
+                self._take(line)
+            except (InputError, KeyError, TypeError, ValueError, AttributeError) as error:
+                raise StorageError(
+                    f"line {number} of {path} is no result of a backtest: {error!r:.200}. Delete the file."
+                ) from error
+
+    def _take(self, line: Json) -> None:
+        if set(line) == {"settings"}:
+            restored(line["settings"])  # checks them
+            self.settings = dict(line["settings"])
+            return
+        cell = read_record(Cell, line["cell"])
+        check_choice("strategy", cell.strategy, STRATEGIES)
+        self.cells[cell.period, cell.strategy] = cell
+
+
+def _whole_lines(path: Path) -> list[Json]:
+    """The lines of a file as JSON values; a last line that was cut off is left out."""
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise StorageError(f"{path} is too large for a checkpoint of a backtest; give another file.")
+        *whole, _ = path.read_bytes().split(b"\n")
+        return [json.loads(line) for line in whole]
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}.") from error
+    except (ValueError, RecursionError) as error:
+        raise StorageError(
+            f"{path} is no checkpoint of a backtest ({error!s:.200}); give another file."
+        ) from error

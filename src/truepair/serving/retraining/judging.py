@@ -14,7 +14,7 @@ from truepair.randomness import random_bits
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.lists import ListOptions
 from truepair.recommender.model import Model
-from truepair.reporting.backtesting.judging import judge_lists
+from truepair.reporting.backtesting.strategies import judge_lists
 from truepair.serving.events.event import Kinds
 from truepair.serving.events.reading import StoredHistory
 from truepair.serving.id_texts import IdTexts
