@@ -293,6 +293,15 @@ def test_no_extra_positives_drop_the_second_term():
     torch.testing.assert_close(DPL(tau=0.2, floor=1e-9)(pos, none, unl), -p.log())
 
 
+@pytest.mark.parametrize("name", LOSSES)
+def test_none_is_no_extra_positives(name):
+    (loss, *_), (pos, extra, unl) = EXAMPLES[name], scores()
+    value = loss(pos, extra=None, unlabelled=unl)
+    assert torch.equal(value, loss(pos, pos.new_empty(len(pos), 0), unl))
+    assert loss.uses_extra or torch.equal(value, loss(pos, extra, unl))
+    assert torch.equal(loss.rows(pos, None, unl).loss, value)
+
+
 # --- the softmax losses --------------------------------------------------------------------------------
 
 SOFTMAX = [SL(0.3), BSL(0.3, 0.6), *(PSL(0.6, kind) for kind in SURROGATES)]
@@ -551,6 +560,8 @@ def test_wrong_shapes_are_named():
         DPL(tau=0.1)(pos, extra, unl[:, 0])
     with pytest.raises(InputError, match="N = 0"):
         DPL(tau=0.1)(pos, extra, unl[:, :0])
+    with pytest.raises(InputError, match=r"got \[\], \[0\] and \[64, "):
+        BPR()(pos[0], None, unl)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 A row is a data entry (u, i, i₁…i_M, j₁…j_N) after scoring:
 
     pos         s⁺          [B]     the anchor, an item the user has
-    extra       s'₁ … s'_M  [B, M]  more items of the same user (M may be 0)
+    extra       s'₁ … s'_M  [B, M]  more items of the same user; None if there are none (M = 0)
     unlabelled  s₁ … s_N    [B, N]  items the user has no interaction with (N ≥ 1)
 
 A loss is a frozen value with its parameters. Calling it gives one number a row, and the caller reduces.
@@ -11,8 +11,8 @@ It never sees an embedding. This package needs PyTorch and truepair's errors, no
 be used in any training loop:
 
 >>> loss = InfoNCE(temperature=0.2)
->>> pos, extra, unlabelled = torch.zeros(4), torch.zeros(4, 0), torch.zeros(4, 1)
->>> loss(pos, extra, unlabelled).mean()
+>>> pos, unlabelled = torch.zeros(4), torch.zeros(4, 1)
+>>> loss(pos, extra=None, unlabelled=unlabelled).mean()
 tensor(0.6931)
 
 Everything is computed from logarithms (logsigmoid, logsumexp), so scores of ±1e4 are safe in float32.

@@ -146,12 +146,20 @@ class Loss(ABC):
             if parameter := f.metadata.get("parameter"):
                 settle(self, **{f.name: parameter.check(f.name, getattr(self, f.name))})
 
-    def __call__(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None = None) -> Tensor:
-        """The loss of each row, [B]. `users` [B] is needed only if τ is one number per user."""
+    def __call__(
+        self, pos: Tensor, extra: Tensor | None, unlabelled: Tensor, users: Tensor | None = None
+    ) -> Tensor:
+        """The loss of each row, [B]. `users` [B] is needed only if τ is one number per user.
+
+        `extra` = None is M = 0: no extra positives. Without `uses_extra`, a loss ignores them.
+        """
         return self.rows(pos, extra, unlabelled, users).loss
 
-    def rows(self, pos: Tensor, extra: Tensor, unlabelled: Tensor, users: Tensor | None = None) -> Rows:
+    def rows(
+        self, pos: Tensor, extra: Tensor | None, unlabelled: Tensor, users: Tensor | None = None
+    ) -> Rows:
         """The loss of each row, and which rows were clamped."""
+        extra = pos.new_empty((*pos.shape, 0)) if extra is None else extra
         _check_shapes(pos, extra, unlabelled)
         return self._rows(pos, extra, unlabelled, users)
 

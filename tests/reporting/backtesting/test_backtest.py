@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import truepair as tp
@@ -75,6 +76,19 @@ def test_no_model_sees_the_period_that_judges_it(world, monkeypatch):
         assert target == line.target(period)
         assert all(pairs.time.max() < period.start for _, pairs in given[:n])
         assert not known & ids_of(target)
+
+
+def test_a_pair_that_was_known_is_not_judged_when_it_is_bought_again():
+    week, start = 7 * 86_400, 1_700_000_000
+    rows = [(9, i, start) for i in range(5)]  # so that every item is known
+    rows += [(u, i, start + week * i + u) for u in range(5) for i in range(5)]
+    again = [(u, 0, start + week * at + u) for u in range(5) for at in (2, 3)]
+
+    def judged(events):
+        line = Timeline(tp.read_interactions(pd.DataFrame(events, columns=["user", "item", "time"])), "1w")
+        return [(period.date, ids_of(line.target(period))) for period in line.periods]
+
+    assert judged(rows + again) == judged(rows)
 
 
 def values_by_hand(model, line, period):
