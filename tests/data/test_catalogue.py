@@ -99,13 +99,13 @@ def test_unknown_names() -> None:
 @pytest.mark.parametrize(
     ("call", "has", "what"),
     [
-        (load_split, "has_split", "published split"),
-        (load_titles, "has_titles", "titles"),
-        (load_truth, "has_truth", "complete labels"),
+        (load_split, "split", "published split"),
+        (load_titles, "titles", "titles"),
+        (load_truth, "truth", "complete labels"),
     ],
 )
 def test_what_a_dataset_has_not(call: Any, has: str, what: str) -> None:
-    having = [name for name in NAMES if getattr(DATASETS[name], has)]
+    having = [name for name in NAMES if DATASETS[name].has(has)]
     assert having
     for name in set(NAMES) - set(having):
         listed = ", ".join(map(repr, having))
@@ -263,10 +263,10 @@ def test_real_files_have_the_verified_numbers(real_data: Path, name: str) -> Non
     assert locate(name, real_data) == real_data / dataset.folder
     found = load(name, real_data)
     assert (found.n_users, found.n_items, len(found)) == (dataset.users, dataset.items, dataset.pairs)
-    assert (found.rating is not None) == dataset.has_ratings
-    has_times = dataset.has_times and not (real_data / name / "ratings_notime.dat").exists()
-    assert (found.time is not None) == (has_times or dataset.has_order)
-    assert found.time_kind == ("order" if dataset.has_order else "clock")
+    assert (found.rating is not None) == dataset.has("ratings")
+    has_times = dataset.has("times") and not (real_data / name / "ratings_notime.dat").exists()
+    assert (found.time is not None) == (has_times or dataset.has("order"))
+    assert found.time_kind == ("order" if dataset.has("order") else "clock")
     assert found.history == ()
 
 
@@ -305,7 +305,7 @@ def test_real_splits(real_data: Path, name: str, train: int, test: int, notes: l
 
 
 def test_real_titles(real_data: Path) -> None:
-    titles = {name: load_titles(name, real_data) for name in NAMES if DATASETS[name].has_titles}
+    titles = {name: load_titles(name, real_data) for name in NAMES if DATASETS[name].has("titles")}
     sizes = {name: len(found) for name, found in titles.items()}
     assert sizes == {"ml-100k": 1_682, "ml-100k-paper-split": 1_682, "ml-1m": 3_883}
     assert titles["ml-100k"][1] == titles["ml-1m"][1] == "Toy Story (1995)"

@@ -105,7 +105,7 @@ class Reading:
     def test_of(self, source: str) -> str | None:
         """ "given" where the source comes with a test part that no option changes."""
         dataset, filters = find_source(source), (self.min_rating, self.core, self.max_disliked_rating)
-        whole = dataset is not None and dataset.has_split and filters == (None, None, None)
+        whole = dataset is not None and dataset.has("split") and filters == (None, None, None)
         return "given" if whole or self.prepared_split(source) is not None else None
 
     def prepared_split(self, source: str) -> tp.Split | None:

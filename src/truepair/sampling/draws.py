@@ -1,4 +1,4 @@
-"""Draws: a sampler bound to interactions on a device.
+"""The paper's data entries (u, i, i₁…i_M, j₁…j_N) in batches, and Draws: a sampler bound to interactions.
 
 Unlabelled items come from an exact inverse of the user's own distribution, not from trial and error: a draw
 is never a known interaction, costs the same for every user, and cannot hang on a user with nearly every item.
@@ -8,19 +8,64 @@ Every number is a function of (seed, epoch, step): see `randomness`.
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
+from truepair.data.log import Mask
 from truepair.errors import InputError
 from truepair.randomness import random_words, stream_key
-from truepair.sampling.samplers import Batch, Matrices, Sampler, epoch_batches
 
-Mask = npt.NDArray[np.bool_]
+Matrices = tuple[Tensor, Tensor]  # users [n_users, d], items [n_items, d]; a score is their dot product
+
+
+class Batch(NamedTuple):
+    """The paper's data entries, as codes. BPR is M = 0, N = 1."""
+
+    users: Tensor  # [B]
+    pos: Tensor  # [B]     the anchor's item
+    extra: Tensor  # [B, M]  more items of the same user, with replacement; the anchor may be among them
+    unlabelled: Tensor  # [B, N]  items the user has no interaction with
+
+
+def pair_scores(matrices: Matrices, users: Tensor, items: Tensor) -> Tensor:
+    """The scores of users [B] with their items [B, C]: [B, C]."""
+    return torch.einsum("bd,bcd->bc", matrices[0][users], matrices[1][items])
+
+
+def epoch_order(values: Tensor, seed: int, epoch: int) -> Tensor:
+    """The values in the order of (seed, epoch), the same on every device."""
+    words = random_words(stream_key(seed, epoch), (len(values),), values.device)
+    return values[words.argsort(stable=True)]
+
+
+def epoch_batches(values: Tensor, seed: int, epoch: int, batch_size: int) -> Generator[Tensor]:
+    """All values once, in the order of (seed, epoch), in pieces of `batch_size`."""
+    order = epoch_order(values, seed, epoch)
+    for start in range(0, len(order), batch_size):
+        yield order[start : start + batch_size]
+
+
+class Sampler:
+    """How the N unlabelled items of a row are drawn: item weights, then perhaps a choice by score."""
+
+    needs_scores: ClassVar[bool] = False
+
+    def item_weights(self, popularity: Codes) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """The weight of each item, before the user's own items are taken out."""
+        return np.ones(len(popularity))
+
+    def candidates(self, n: int) -> int:
+        """How many unlabelled items to draw for a row that needs `n`."""
+        return n
+
+    def choose(self, draws: Draws, batch: Batch, n: int, matrices: Matrices) -> Tensor:
+        """The `n` items to keep of the candidates `batch.unlabelled` [B, C], by score."""
+        return batch.unlabelled
 
 
 class Draws:

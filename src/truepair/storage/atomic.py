@@ -58,7 +58,8 @@ def atomic_write(path: Path, what: str = "") -> Iterator[BinaryIO]:
                     os.chmod(unfinished, mode)
             if fcntl is None:
                 file.close()  # Windows renames no open file
-            move_into_place(unfinished, target)  # under the lock, so that nobody removes the file before
+            os.replace(unfinished, target)  # under the lock, so that nobody removes the file before
+            flush_folder(target.parent)
     except OSError as error:
         before = "the one before it is untouched" if path.is_file() else "there was none before"
         raise StorageError(f"cannot write {name}: {error.strerror or error}; {before}.") from error
@@ -84,12 +85,6 @@ def flush_to_disk(file: IO[bytes]) -> None:
     """Have the content on the disk, so that a rename cannot come before it."""
     file.flush()
     os.fsync(file.fileno())
-
-
-def move_into_place(unfinished: Path, path: Path) -> None:
-    """Rename a file that is flushed to disk, and flush the folder."""
-    os.replace(unfinished, path)
-    flush_folder(path.parent)
 
 
 def flush_folder(folder: Path) -> None:

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
+from truepair.data.log import Mask
 from truepair.randomness import random_words, stream_key
 from truepair.sampling import Batch, Draws, Full, Matrices, Sampler
-from truepair.sampling.draws import Mask
 from truepair.training.job import Job
 
 _PART = 3  # of a step's random numbers; 1 and 2 are those of extra positives and unlabelled items

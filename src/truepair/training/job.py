@@ -12,12 +12,12 @@ import numpy.typing as npt
 from torch import Tensor
 
 from truepair.data.interactions import Interactions
+from truepair.data.log import Mask
 from truepair.errors import InputError, check_type, settle
 from truepair.losses import Loss
 from truepair.models.encoders import Encoder
 from truepair.models.start import Start
 from truepair.sampling import Full, Matrices, Sampler
-from truepair.sampling.draws import Mask
 from truepair.training.settings import Settings
 
 

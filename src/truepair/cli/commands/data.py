@@ -93,8 +93,8 @@ def fetch(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> N
 def _facts(dataset: Dataset, data_dir: Path | None) -> Json:
     folder = place_of(dataset, data_dir)
     plain = ("name", "about", "users", "items", "pairs", "page", "terms", "cite", "by_hand")
-    names = [*plain, *(f"has_{what}" for what in _HAS)]
-    return {name: getattr(dataset, name) for name in names} | {
+    facts = {name: getattr(dataset, name) for name in plain}
+    return {**facts, **{f"has_{what}": dataset.has(what) for what in _HAS}} | {
         "files": [file.name for file in dataset.files],
         "folder": None if folder is None else str(folder),
     }

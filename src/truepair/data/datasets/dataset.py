@@ -91,10 +91,8 @@ class Dataset:
     read_split: Callable[[Path], Split] | None = None
     read_titles: Callable[[Path], Titles] | None = None
     read_truth: Callable[[Path, float | None], Truth] | None = None
-    has_ratings: bool = True
-    has_times: bool = False
-    has_order: bool = False
-    """Whether each user's interactions are in order, without times."""
+    columns: tuple[str, ...] = ("ratings",)
+    """Ratings, times, or an order of each user's interactions."""
     shared_folder: str = ""
     """The folder of the files, if it is not that of the dataset's name."""
 
@@ -103,20 +101,9 @@ class Dataset:
         """The folder of the files in a local data directory and in the cache."""
         return self.shared_folder or self.name
 
-    @property
-    def has_split(self) -> bool:
-        """Whether it was published with a train and a test part."""
-        return self.read_split is not None
-
-    @property
-    def has_titles(self) -> bool:
-        """Whether its items have titles."""
-        return self.read_titles is not None
-
-    @property
-    def has_truth(self) -> bool:
-        """Whether it has a block of users and items in which every label is known."""
-        return self.read_truth is not None
+    def has(self, what: str) -> bool:
+        """Whether it has a column, or a published split, titles, or a truth: a block of known labels."""
+        return what in self.columns or getattr(self, f"read_{what}", None) is not None
 
     def file(self, name: str) -> DataFile:
         """The file of this name."""

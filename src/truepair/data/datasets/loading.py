@@ -41,13 +41,13 @@ def load(name: str, data_dir: str | Path | None = None, progress: bool = False) 
 def load_split(name: str, data_dir: str | Path | None = None, progress: bool = False) -> Split:
     """The train and test parts as published with the dataset."""
     remedy = "Split the interactions with one of the `split_…` functions."
-    read: Callable[[Path], Split] = _reader(name, "read_split", "published split", remedy)
+    read: Callable[[Path], Split] = _reader(name, "split", "published split", remedy)
     return read(fetch(name, data_dir, progress))
 
 
 def load_titles(name: str, data_dir: str | Path | None = None, progress: bool = False) -> Titles:
     """Item id -> title, including items without a rating."""
-    read: Callable[[Path], Titles] = _reader(name, "read_titles", "titles", "Use the item ids.")
+    read: Callable[[Path], Titles] = _reader(name, "titles", "titles", "Use the item ids.")
     folder = fetch(name, data_dir, progress)
     if name == "ml-100k-paper-split" and not (folder / "item_map.csv").is_file():
         # the authors published no titles, and renumbered the items of MovieLens
@@ -63,15 +63,15 @@ def load_truth(
     In a dataset with ratings (jester5k), those above `threshold` (default 0) are the positives.
     """
     remedy = "Its unrated pairs are unlabelled."
-    read: Callable[[Path, float | None], Truth] = _reader(name, "read_truth", "complete labels", remedy)
+    read: Callable[[Path, float | None], Truth] = _reader(name, "truth", "complete labels", remedy)
     return read(fetch(name, data_dir, progress), threshold)
 
 
 def _reader(name: str, part: str, what: str, remedy: str) -> Callable[..., Any]:
-    """The dataset's parser of this name; an error that lists the datasets which have one."""
-    read: Callable[..., Any] | None = getattr(find_dataset(name), part)
+    """The dataset's parser of a part; an error that lists the datasets which have it."""
+    read: Callable[..., Any] | None = getattr(find_dataset(name), f"read_{part}")
     if read is None:
-        names = ", ".join(repr(each.name) for each in DATASETS.values() if getattr(each, part) is not None)
+        names = ", ".join(repr(each.name) for each in DATASETS.values() if each.has(part))
         raise InputError(f"dataset = {name!r} has no {what}; available for: {names}. {remedy}")
     return read
 

@@ -55,7 +55,7 @@ _YAHOO_FILE = "ydata-ymusic-rating-study-v1_0-{}.txt"
 
 
 _optional = partial(DataFile, optional=True)
-_in_order = partial(Dataset, has_ratings=False, has_order=True)
+_in_order = partial(Dataset, columns=("order",))
 
 
 def _of_split(read_split: Callable[[Path], Split]) -> Callable[[Path], Interactions]:
@@ -104,7 +104,7 @@ _ALL = (
         cite=_HARPER,
         read=parsers.ml_100k,
         read_titles=parsers.ml_100k_titles,
-        has_times=True,
+        columns=("ratings", "times"),
     ),
     Dataset(
         name="ml-100k-paper-split",
@@ -161,7 +161,7 @@ _ALL = (
         cite=_HARPER,
         read=parsers.ml_1m,
         read_titles=parsers.ml_1m_titles,
-        has_times=True,
+        columns=("ratings", "times"),
     ),
     _in_order(
         name="gowalla",
@@ -263,8 +263,7 @@ _ALL = (
         "Yiqun Liu and Shaoping Ma. 2020. Make It a Chorus: Knowledge- and Time-aware Item Modeling for "
         "Sequential Recommendation. SIGIR.",
         read=parsers.grocery,
-        has_ratings=False,
-        has_times=True,
+        columns=("times",),
     ),
     Dataset(
         name="coat",
@@ -317,7 +316,7 @@ _ALL = (
         "Recommender Systems. CIKM. https://doi.org/10.1145/3511808.3557220",
         read=parsers.kuairec,
         read_truth=parsers.kuairec_truth,
-        has_ratings=False,
+        columns=(),
     ),
     Dataset(
         name="jester5k",

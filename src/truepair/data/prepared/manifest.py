@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from truepair.data.interactions import EXTRA, Step
 from truepair.data.log import Policy
@@ -141,8 +141,7 @@ def _check(made: Manifest) -> None:
         raise ValueError(f"unknown arrays {sorted(unknown)!r:.80}")
 
 
-@dataclass(frozen=True)
-class Expected:
+class Expected(NamedTuple):
     """Types and shape of an array; None is any length."""
 
     dtypes: tuple[str, ...]

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
-from truepair.sampling.samplers import epoch_order
+from truepair.sampling.draws import epoch_order
 from truepair.training.full.pair_sums import UserBlock
 from truepair.training.full.scoring import Blocks, ScoredBlock
 from truepair.training.full.trainer import FullTrainer

@@ -18,7 +18,7 @@ from truepair.data.interactions import Interactions
 from truepair.losses import Loss, Row
 from truepair.randomness import random_words
 from truepair.sampling import Full, Matrices
-from truepair.sampling.samplers import epoch_batches
+from truepair.sampling.draws import epoch_batches
 from truepair.training.full.losses import RowLosses, has_row_form, row_losses
 from truepair.training.full.pair_sums import PairSums, Totals, UserBlock, pair_sums
 from truepair.training.job import Job

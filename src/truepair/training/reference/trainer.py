@@ -11,7 +11,7 @@ from torch import Tensor
 
 from truepair.losses import Rows
 from truepair.sampling import Draws, Full
-from truepair.sampling.samplers import epoch_batches
+from truepair.sampling.draws import epoch_batches
 from truepair.training.dislikes import draws_of, weights_at
 from truepair.training.job import Engine, Job
 from truepair.training.module_trainer import ModuleTrainer, l2_penalty
