@@ -63,7 +63,7 @@ class Sampler:
         """How many unlabelled items to draw for a row that needs `n`."""
         return n
 
-    def choose(self, draws: Draws, batch: Batch, n: int, matrices: Matrices) -> Tensor:
+    def choose(self, pairs: Draws, batch: Batch, n: int, matrices: Matrices) -> Tensor:
         """The `n` items to keep of the candidates `batch.unlabelled` [B, C], by score."""
         return batch.unlabelled
 

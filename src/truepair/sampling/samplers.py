@@ -73,7 +73,7 @@ class DNS(_Pooled):
 
     pool: int = 32
 
-    def choose(self, draws: Draws, batch: Batch, n: int, matrices: Matrices) -> Tensor:
+    def choose(self, pairs: Draws, batch: Batch, n: int, matrices: Matrices) -> Tensor:
         """The hardest: highest scores first."""
         scores = pair_scores(matrices, batch.users, batch.unlabelled)
         return _best(-scores, batch.unlabelled, n)
@@ -96,14 +96,14 @@ class BNS(_Pooled):
         super().__post_init__()
         settle(self, weight=check_number("weight", self.weight, 0))
 
-    def choose(self, draws: Draws, batch: Batch, n: int, matrices: Matrices) -> Tensor:
+    def choose(self, pairs: Draws, batch: Batch, n: int, matrices: Matrices) -> Tensor:
         """The least risk."""
         users, candidates = batch.users, batch.unlabelled
         scores = pair_scores(matrices, users, candidates)  # [B, C]
         info = torch.sigmoid(scores - pair_scores(matrices, users, batch.pos[:, None]))
-        others = candidates[:, 0] if self.in_batch else torch.arange(draws.n_items, device=users.device)
+        others = candidates[:, 0] if self.in_batch else torch.arange(pairs.n_items, device=users.device)
         other_scores = matrices[0][users] @ matrices[1][others].T  # [B, R]
-        known = draws.known(users[:, None], others) if self.in_batch else draws.known_mask(users)  # [B, R]
+        known = pairs.known(users[:, None], others) if self.in_batch else pairs.known_mask(users)  # [B, R]
         below = torch.where(known, torch.inf, other_scores)
         f = torch.stack(
             [  # an item counts itself, whatever the last bit of the two ways to score it says
@@ -113,7 +113,7 @@ class BNS(_Pooled):
             dim=1,
         )
         f = f / (~known).sum(dim=1, keepdim=True)
-        p = draws.popularity[candidates]
+        p = pairs.popularity[candidates]
         negative, positive = (1 - f) * (1 - p), f * p
         # 0/0 (the top score on an item nobody has): the two pieces of evidence cancel
         unbias = torch.where(negative + positive > 0, negative / (negative + positive), 0.5)
