@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -85,12 +84,8 @@ def check_same_job(path: Path, facts: Json, job: Json, epochs: int) -> None:
 # --- contents ------------------------------------------------------------------------------------------
 
 
-class Contents(NamedTuple):
-    """What a run continues from."""
-
-    state: dict[str, Tensor]  # of the trainer
-    history: list[EpochRecord]
-    best: tuple[int, float, Matrices] | None  # epoch, score, matrices
+# What a run continues from: the trainer's state, the history, and the best epoch, score and matrices.
+Contents = tuple[dict[str, Tensor], list[EpochRecord], tuple[int, float, Matrices] | None]
 
 
 def checked_contents(
@@ -116,7 +111,7 @@ def checked_contents(
     _check_tensors(tensors, layouts, most_steps=before + len(history) * trainer.steps)
     state = {n.removeprefix("trainer."): value for n, value in tensors.items() if n.startswith("trainer.")}
     matrices = None if best is None else (tensors["best.users"], tensors["best.items"])
-    return Contents(state, history, None if best is None or matrices is None else (*best, matrices))
+    return state, history, None if best is None or matrices is None else (*best, matrices)
 
 
 def _history(given: object) -> list[EpochRecord]:

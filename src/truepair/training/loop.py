@@ -241,8 +241,9 @@ class Run:
 
     def restore(self, contents: Contents) -> None:
         """Go on from these contents."""
-        self.trainer.restore(contents.state)
-        self.history, self.best, self.saved = contents.history, contents.best, len(contents.history)
+        state, self.history, self.best = contents
+        self.trainer.restore(state)
+        self.saved = len(self.history)
 
 
 # --- progress ------------------------------------------------------------------------------------------

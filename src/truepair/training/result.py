@@ -91,7 +91,6 @@ class FitResult:
         facts += [f"validation {self.score:.4f}"] if self.score is not None else []
         facts += [f"{self.clamped:.1%} of rows clamped"] if self.clamped is not None else []
         facts += ["stopped early"] if self.stopped_early else []
-        facts += (
-            [f"users with every item, left out: {self.n_saturated_users}"] if self.n_saturated_users else []
-        )
+        left_out = self.n_saturated_users
+        facts += [f"users with every item, left out: {left_out}"] if left_out else []
         return f"<FitResult: {tuple(self.users.shape)} x {tuple(self.items.shape)}, {', '.join(facts)}>"

@@ -18,7 +18,7 @@ from truepair.sampling import Full
 from truepair.training import Job, Settings, fit
 from truepair.training.distributed import engine
 from truepair.training.distributed.engine import check_memory, size_of
-from truepair.training.distributed.processes import RollCall, device_of, group_of, rank_of_process
+from truepair.training.distributed.processes import absent_ranks, device_of, group_of, rank_of_process
 from worlds import interactions_of, two_tastes
 
 SETTINGS = Settings(epochs=3, batch_size=40, device="cpu")
@@ -97,14 +97,14 @@ def test_ranks_that_would_train_something_else_are_refused(ranks, function, mess
 
 def test_a_roll_call_finds_who_has_not_signed():
     store = HashStore()
-    assert RollCall(store, 0, 3, 0.01).absent() == [1, 2]
-    assert RollCall(store, 2, 3, 0.01).absent() == [1]
+    assert absent_ranks(store, 0, 3, 0.01) == [1, 2]
+    assert absent_ranks(store, 2, 3, 0.01) == [1]
 
     class Lost:
         def set(self, key, value):
             raise RuntimeError("connection lost")
 
-    assert RollCall(Lost(), 0, 3, 0.01).absent() == []
+    assert absent_ranks(Lost(), 0, 3, 0.01) == []
 
 
 @pytest.mark.parametrize("text", ["soon", "0", "-1", "nan"])

@@ -127,19 +127,17 @@ class ProcessGroup:
         try:
             operation()
         except RuntimeError as error:
-            raise self.failure(error) from error
+            absent = [] if self._absent is None else self._absent()
+            text = str(error).strip().splitlines()
+            why = f"{type(error).__name__}: {text[0] if text else ''}"
+            if absent:
+                raise no_answer(absent, self.rank, self.size, why) from error
+            raise TrainingError(
+                f"rank {self.rank} of {self.size} lost the other ranks ({why:.300})."
+            ) from error
         self.traffic.seconds += time.perf_counter() - began
         self.traffic.calls += 1
         self.traffic.bytes += n_bytes
-
-    def failure(self, error: BaseException) -> TrainingError:
-        """What to say of a collective that failed: which ranks do not answer."""
-        absent = [] if self._absent is None else self._absent()
-        text = str(error).strip().splitlines()
-        why = f"{type(error).__name__}: {text[0] if text else ''}"
-        if not absent:
-            return TrainingError(f"rank {self.rank} of {self.size} lost the other ranks ({why:.300}).")
-        return no_answer(absent, self.rank, self.size, why)
 
 
 def no_answer(absent: Sequence[int], rank: int, size: int, why: str) -> TrainingError:

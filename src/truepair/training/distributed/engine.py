@@ -44,7 +44,9 @@ def _start(job: Job) -> ShardTrainer:
 
 def started(job: Job, group: ProcessGroup) -> ShardTrainer:
     """The trainer of a rank, after the ranks have agreed on what they train."""
-    check_agreement(group, facts_of_code() | describe_job(job, None) | {"ranks": group.size})
+    facts = {f"version of {name}": package_version(name) for name in ("truepair", "torch", "numpy")}
+    facts |= {"source of truepair": source_digest(_PACKAGE)} | describe_job(job, None)
+    check_agreement(group, facts | {"ranks": group.size})
     check_pairs(group, job.interactions)
     check_memory(job, group.size, job.settings.torch_device())
     return ShardTrainer(job, group)
@@ -126,7 +128,6 @@ def check_memory(job: Job, ranks: int, device: torch.device) -> None:
 
 
 _PACKAGE = Path(__file__).parents[2]
-_PACKAGES = ("torch", "numpy")
 
 
 def check_agreement(group: ProcessGroup, facts: Mapping[str, object]) -> None:
@@ -160,12 +161,6 @@ def check_pairs(group: ProcessGroup, data: Interactions) -> None:
             f"{data.hash}. It was changed since; `truepair prepare FOLDER --verify` finds where, and "
             "preparing it again mends it."
         )
-
-
-def facts_of_code() -> dict[str, str | None]:
-    """Versions of packages, and a checksum of truepair's own source."""
-    versions = {f"version of {name}": package_version(name) for name in ("truepair", *_PACKAGES)}
-    return versions | {"source of truepair": source_digest(_PACKAGE)}
 
 
 @cache

@@ -6,7 +6,7 @@ import atexit
 import os
 import time
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 
 import torch
 import torch.distributed as dist
@@ -66,9 +66,9 @@ def _join(device: torch.device) -> ProcessGroup:
     timeout = timedelta(seconds=_seconds())
     store, rank, size = _meeting_place(timeout)
     attempt = f"truepair/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
-    joined = RollCall(PrefixStore(f"{attempt}/joined", store), rank, size, timeout.total_seconds())
-    if absent := joined.absent():
-        raise no_answer(absent, rank, size, f"it has not begun after {timeout.total_seconds():g} seconds")
+    seconds = timeout.total_seconds()
+    if absent := absent_ranks(PrefixStore(f"{attempt}/joined", store), rank, size, seconds):
+        raise no_answer(absent, rank, size, f"it has not begun after {seconds:g} seconds")
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if over_nccl else "gloo",
         store=PrefixStore(f"{attempt}/group", store),
@@ -77,8 +77,9 @@ def _join(device: torch.device) -> ProcessGroup:
         timeout=timeout,
     )
     atexit.register(leave)
-    roll = RollCall(PrefixStore(f"{attempt}/roll", store), rank, size, min(_ROLL_CALL, _seconds()))
-    return ProcessGroup(rank, size, place=None if over_nccl else _MAIN_MEMORY, absent=roll.absent)
+    roll = PrefixStore(f"{attempt}/roll", store)
+    absent_now = partial(absent_ranks, roll, rank, size, min(_ROLL_CALL, seconds))
+    return ProcessGroup(rank, size, place=None if over_nccl else _MAIN_MEMORY, absent=absent_now)
 
 
 def _meeting_place(timeout: timedelta) -> tuple[Store, int, int]:
@@ -100,27 +101,22 @@ def _meeting_place(timeout: timedelta) -> tuple[Store, int, int]:
         raise no_answer([0], rank, size, str(error)) from error
 
 
-class RollCall:
-    """Who is there, before the first collective and after one that has failed: each rank signs a list.
+def absent_ranks(store: Store, rank: int, size: int, seconds: float) -> list[int]:
+    """Who does not answer, before the first collective and after one that has failed: each rank signs a list.
 
-    A rank that hangs, or has ended, does not sign. Nothing is sent in between.
+    These ranks have not signed in time; none if the list cannot be reached. A rank that hangs, or has ended,
+    does not sign. Nothing is sent in between.
     """
-
-    def __init__(self, store: Store, rank: int, size: int, seconds: float) -> None:
-        self.store, self.rank, self.size, self.seconds = store, rank, size, seconds
-
-    def absent(self) -> list[int]:
-        """The ranks that have not signed in time; none if the list cannot be reached."""
-        missing = [rank for rank in range(self.size) if rank != self.rank]
-        try:
-            self.store.set(f"{self.rank}", "here")
-            end = time.monotonic() + self.seconds
-            while missing and time.monotonic() < end:
-                missing = [rank for rank in missing if not self.store.check([f"{rank}"])]
-                time.sleep(0.05)
-        except RuntimeError:  # the process that keeps the list has ended
-            return []
-        return missing
+    missing = [other for other in range(size) if other != rank]
+    try:
+        store.set(f"{rank}", "here")
+        end = time.monotonic() + seconds
+        while missing and time.monotonic() < end:
+            missing = [other for other in missing if not store.check([f"{other}"])]
+            time.sleep(0.05)
+    except RuntimeError:  # the process that keeps the list has ended
+        return []
+    return missing
 
 
 def _seconds() -> float:

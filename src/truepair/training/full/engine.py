@@ -26,9 +26,9 @@ def is_recordable(job: Job, device: torch.device | None = None) -> bool:
     whole = isinstance(job.sampler, Full) and job.sampler.columns_of(job.interactions.n_items) is None
     closed = has_row_form(job.loss) and job.settings.optimizer == "adam" and job.negatives is None
     closed = closed and job.interactions.disliked is None  # their number differs from block to block
-    if not (whole and closed and device.type == "cuda" and find_spec("triton") is not None):
-        return False
-    return not is_streamed(job.interactions, device)  # recorded steps read all pairs on the device
+    on_gpu = device.type == "cuda" and find_spec("triton") is not None
+    # recorded steps read all pairs on the device
+    return whole and closed and on_gpu and not is_streamed(job.interactions, device)
 
 
 def has_many_users(job: Job, device: torch.device | None = None) -> bool:

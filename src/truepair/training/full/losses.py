@@ -17,20 +17,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
-from truepair.losses import (
-    BPR,
-    BSL,
-    DCL,
-    DPL,
-    HCL,
-    PSL,
-    SL,
-    DPLHard,
-    InfoNCE,
-    Loss,
-    Pointwise,
-    Row,
-)
+from truepair.losses import BPR, BSL, DCL, DPL, HCL, PSL, SL, DPLHard, InfoNCE, Loss, Pointwise, Row
 from truepair.losses.debiased import log_difference
 from truepair.training.full.pair_sums import (
     POWER,

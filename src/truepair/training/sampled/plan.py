@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from truepair.data.ids import Codes
 from truepair.losses import LOSSES, Loss, Row
 from truepair.losses.base import parameters_of
 from truepair.models.encoders import MF, Encoder, LightGCN
@@ -115,13 +114,6 @@ def plan_of(job: Job) -> KernelPlan:
         cosine=encoder.scoring == "cosine",
         score_scale=np.float32(1 / encoder.temperature if encoder.scoring == "cosine" else 1.0),
     )
-
-
-def weights_of_anchors(job: Job, anchors: Codes | None) -> Floats:
-    """The weights of these pairs, or of all of them; empty where all are 1."""
-    if job.anchor_weights is None:
-        return np.zeros(0, dtype=np.float32)
-    return np.array(job.anchor_weights) if anchors is None else np.asarray(job.anchor_weights[anchors])
 
 
 def lacking(

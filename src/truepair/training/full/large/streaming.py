@@ -8,7 +8,7 @@ with all pairs on the device.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -153,14 +153,9 @@ def prefetch(values: Iterable[T], depth: int) -> Generator[T]:
     source = iter(values)
     pool = ThreadPoolExecutor(1, thread_name_prefix="truepair-prefetch")
     try:
-        made = deque(pool.submit(_next_of, source) for _ in range(depth + 1))
-        while value := made.popleft().result():
-            made.append(pool.submit(_next_of, source))
+        made = deque(pool.submit(list, islice(source, 1)) for _ in range(depth + 1))
+        while value := made.popleft().result():  # at the end, nothing
+            made.append(pool.submit(list, islice(source, 1)))
             yield value[0]
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _next_of(values: Iterator[T]) -> list[T]:
-    """The next value; nothing at the end."""
-    return list(islice(values, 1))

@@ -54,26 +54,22 @@ class DrawTables(NamedTuple):
     exact: WeightedTables  # for weights that are not uniform
 
 
-class Entries(NamedTuple):
-    """What an epoch visits, and what its draws read."""
+def entries_of(data: Interactions, sampler: Sampler) -> tuple[DrawTables, Codes | None, int]:
+    """What an epoch visits and its draws read; with equal weights, without the 64-bit tables of `Draws`.
 
-    tables: DrawTables
-    anchors: Codes | None  # pairs that have something to be compared with; None: all
-    n_saturated_users: int  # who have every item
-
-
-def entries_of(data: Interactions, sampler: Sampler) -> Entries:
-    """The entries of interactions; with equal weights, without the 64-bit tables of `Draws`."""
+    Beside the tables, the pairs that have something to be compared with (None: all), and how many users have
+    every item.
+    """
     weights = sampler.item_weights(data.item_counts)
     if not len(data) or weights.min() < weights.max():
         draws = Draws(data, sampler)
         tables = _draw_tables(data, draws.anchors.numpy(), weighted_tables_of(draws))
-        return Entries(tables, draws.anchors.numpy(), draws.n_saturated_users)
+        return tables, draws.anchors.numpy(), draws.n_saturated_users
     saturated = data.user_counts == data.n_items
     chosen = np.flatnonzero(~saturated[data.users]) if saturated.any() else None
     nothing, indptr = np.empty(0, dtype=np.int64), data.indptr.astype(np.int64)
     equal = WeightedTables(nothing, nothing, nothing, indptr, nothing, data.n_items + 1, True)
-    return Entries(_draw_tables(data, chosen, equal), chosen, int(saturated.sum()))
+    return _draw_tables(data, chosen, equal), chosen, int(saturated.sum())
 
 
 def _draw_tables(data: Interactions, anchors: Codes | None, exact: WeightedTables) -> DrawTables:

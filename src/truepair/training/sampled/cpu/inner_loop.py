@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from truepair.training.sampled.cpu.arithmetic import ONE, Float, Index, Ints, compiled, inlined
+from truepair.training.sampled.cpu.arithmetic import ONE, Float, Index, Ints, compiled, inlined, without_lock
 from truepair.training.sampled.cpu.draw_tables import DrawTables
 from truepair.training.sampled.cpu.draws import (
     Order,
@@ -51,7 +51,8 @@ class Visits(NamedTuple):
     key: np.uint64
 
 
-def _train_entries(
+@without_lock
+def train_entries(
     model: EmbeddingTables, visits: Visits, step: StepSettings, space: Space, start: Index, stop: Index
 ) -> tuple[float, int]:
     """Train the places start … stop of an epoch; the sum of the losses and how many rows were clamped."""
@@ -65,9 +66,6 @@ def _train_entries(
             losses += float(loss * weight)
             clamped += met_floor
     return losses, clamped
-
-
-train_entries = compiled(_train_entries, nogil=True)
 
 
 @inlined

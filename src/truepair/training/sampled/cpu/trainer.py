@@ -22,7 +22,7 @@ from truepair.training.sampled.cpu.inner_loop import StepSettings, Visits, train
 from truepair.training.sampled.cpu.memory import aligned_zeros, space_for
 from truepair.training.sampled.cpu.updates import EmbeddingTables
 from truepair.training.sampled.cpu.vectors import LINE
-from truepair.training.sampled.plan import Floats, plan_of, prior_of, weights_of_anchors
+from truepair.training.sampled.plan import Floats, plan_of, prior_of
 
 PIECE = 1 << 28  # floats that are touched before Python may show progress or stop: a fraction of a second
 
@@ -40,8 +40,9 @@ class CpuTrainer:
         started = job.encoder.start(job.interactions, job.settings.seed, torch.device("cpu"))
         users, items = (_padded(weights.detach()) for weights in (started.user, started.item))
         sums = [aligned_zeros(*rows.shape) if self.is_adagrad else rows[:0] for rows in (users, items)]
-        prior, weights = prior_of(job.loss), weights_of_anchors(job, anchors)
-        self.model = EmbeddingTables(users, items, sums[0], sums[1], *prior, weights)
+        weights = np.zeros(0, np.float32) if job.anchor_weights is None else job.anchor_weights
+        weights = weights if anchors is None or not len(weights) else weights[anchors]
+        self.model = EmbeddingTables(users, items, sums[0], sums[1], *prior_of(job.loss), weights)
         self.steps = max(1, math.ceil(self.n_anchors * self.plan.width * users.shape[1] / PIECE))
 
     def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:

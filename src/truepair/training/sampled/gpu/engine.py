@@ -14,9 +14,9 @@ _WIDEST_POOL = 128  # slots of a row that is chosen from by score: slots x slots
 
 
 def _lacks(job: Job) -> str | None:
-    if job.settings.torch_device().type != "cuda":
-        return "it needs a CUDA device, and this run is on the CPU."
     device = job.settings.torch_device()
+    if device.type != "cuda":
+        return "it needs a CUDA device, and this run is on the CPU."
     if torch.version.hip is not None or torch.cuda.get_device_capability(device) < (7, 0):
         return "it needs an NVIDIA GPU of compute capability 7.0 or later."
     if importlib.util.find_spec("triton") is None:

@@ -11,13 +11,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from truepair.training.sampled.gpu.in_batch import (
-    RUN_WIDTH,
-    SCORE_SCALE,
-    inverse_norm,
-    merits_of,
-    steps_over,
-)
+from truepair.training.sampled.gpu.in_batch import RUN_WIDTH, SCORE_SCALE, inverse_norm, merits_of, steps_over
 from truepair.training.sampled.gpu.losses import loss_row
 from truepair.training.sampled.plan import place_of
 

@@ -25,7 +25,7 @@ from truepair.sampling import Draws, Matrices
 from truepair.training.job import EpochTotals, Job
 from truepair.training.sampled.gpu import in_batch, kernels
 from truepair.training.sampled.gpu.lightgcn import Hops, Touched
-from truepair.training.sampled.plan import next_power_of_two, plan_of, prior_of, weights_of_anchors
+from truepair.training.sampled.plan import next_power_of_two, plan_of, prior_of
 
 _TABLE_BYTES = 1 << 30  # at most so much for the drawn entries of a part of an epoch
 _TABLE_STEPS = 65_535  # and so many steps: a limit of CUDA's launch grids
@@ -79,10 +79,8 @@ class GpuRuns:
         self.tables = self._tables()
         self._allocate()
         self.pair_users, self.pair_items = self.draws.users.int(), self.draws.items.int()
-        weights = weights_of_anchors(job, self.draws.anchors.cpu().numpy())
-        self.pair_weights = torch.zeros(len(self.pair_users) if len(weights) else 0, device=self.device)
-        if len(weights):
-            self.pair_weights[self.draws.anchors] = torch.from_numpy(weights).to(self.device)
+        weights = job.anchor_weights if self.is_weighted else np.zeros(0, np.float32)
+        self.pair_weights = torch.tensor(weights, device=self.device)
         before = self.draws.gaps - self.draws.users * self.draws.stride  # unlabelled weight before each pair
         self.before = before.int() if self.draws.stride < 2**31 else before
         self.epochs_run = 0
