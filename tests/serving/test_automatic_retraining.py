@@ -130,12 +130,13 @@ def test_the_numbers_of_decisions_are_answered(shop, start):
     retrained(client)
     found = client.get("/v1/model/decisions?n=1").json
     assert [one["decision"] for one in found["decisions"]] == ["waited"]
-    assert client.get("/v1/model/decisions").json["decisions"][1]["people"] == 88
+    promoted = client.get("/v1/model/decisions").json["decisions"][1]
+    assert (promoted["people"], promoted["needed"], promoted["margin"]) == (88, 20_000, 0.02)
     running = found["running"]
     assert running.pop("next") > "2026"
     assert running == {
         "version": 1, "versions": [0, 1], "learnt_until": 352, "judged_until": 440, "training": False,
-        "every_seconds": 3600.0, "every_events": 10**6, "trainings": 2, "failures": 0,
+        "margin": 0.02, "every_seconds": 3600.0, "every_events": 10**6, "trainings": 2, "failures": 0,
     }  # fmt: skip
     assert client.get("/v1/model/decisions?n=0").status == 422
     assert client.get("/v1/model/decisions?n=1001").status == 422

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from scipy import stats
 
 import truepair as tp
 from retraining_worlds import KINDS, N_ITEMS, N_USERS, Shop
@@ -17,7 +18,8 @@ from truepair.serving.events.store import EventReader
 from truepair.serving.id_texts import IdTexts
 from truepair.serving.lists.histories import UserHistories
 from truepair.serving.retraining import rounds
-from truepair.serving.retraining.judging import MOST_USERS, judged
+from truepair.serving.retraining.decisions import Decision
+from truepair.serving.retraining.judging import MOST_USERS, judged, loss_test, verdict
 from truepair.serving.retraining.rounds import check_retrainable, retrain
 from truepair.serving.retraining.training_data import split_events
 from truepair.serving.retraining.versions import Versions
@@ -153,7 +155,7 @@ def test_models_are_judged_as_they_are_served(shop):
             shop.add([(f"u{u}", f"i{others[n]}")])
     found = divided(shop)
     new = Recommender.load(shop.path).update(found.learnt)
-    judgement = judged(new, shop.model, found, Kinds(KINDS), "ndcg@5")
+    judgement = judged(new, shop.model, shop.model, found, Kinds(KINDS), "ndcg@5")
     target = found.judging
     for evaluation, model in ((judgement.running, shop.model), (judgement.candidate, new)):
         people = target.user_ids.outside(np.flatnonzero(target.user_counts)).to_pylist()
@@ -188,10 +190,88 @@ def test_of_very_many_people_some_are_drawn(shop, monkeypatch):
     found = divided(shop)
     monkeypatch.setattr("truepair.serving.retraining.judging.MOST_USERS", 10)
     assert MOST_USERS > 10
-    first, again = (judged(shop.model, shop.model, found, Kinds(KINDS), "ndcg@5") for _ in range(2))
+    first, again = (judged(*[shop.model] * 3, found, Kinds(KINDS), "ndcg@5") for _ in range(2))
     assert first.candidate.n_users == 10
     assert (first.candidate.users == again.candidate.users).all()
     assert first.comparison.p_value == 1.0
+
+
+# --- the guard -------------------------------------------------------------------------------------------
+
+
+def test_the_loss_is_tested_by_users_in_pairs():
+    """By hand: d = candidate - .9 former, a t-test of its mean, and the users that a normal d needs."""
+    former, candidate = np.array([0.5, 0.3, 0.4, 0.8]), np.array([0.5, 0.4, 0.2, 0.8])
+    kept = candidate - 0.9 * former
+    found = loss_test(candidate, former, 0.1)
+    assert found.p == pytest.approx(stats.ttest_1samp(kept, 0, alternative="greater").pvalue)
+    root = (stats.norm.ppf(0.95) + stats.norm.ppf(0.8)) * kept.std(ddof=1) / (0.1 * former.mean())
+    assert found.needed == np.ceil(root**2)
+    assert loss_test(candidate, former, 0.0).needed == MOST_USERS
+    zeros = np.zeros(4)
+    assert loss_test(zeros, zeros, 0.02) == (0.5, MOST_USERS)
+    assert loss_test(zeros + 1, zeros + 1, 0.02) == (0.0, 0)
+    assert loss_test(zeros, zeros + 1, 0.02)[0] == 1.0
+
+
+def outcomes(change, users, margin=0.02, best=1.0, samples=400):
+    """How often a candidate is promoted, refused or waits; scores of users differ by half of their mean."""
+    found = []
+    for seed in range(samples):
+        rng = np.random.default_rng([users, seed])
+        served, new, top = rng.normal(1, 0.5 / np.sqrt(2), (3, users))
+        tests = [
+            loss_test((1 + change) * new, old, margin) for old in (served, best * top)[: 1 + (best != 1)]
+        ]
+        found.append(verdict(tests, users))
+    return {name: found.count(name) / samples for name in ("promoted", "refused", "waited")}
+
+
+def test_with_few_users_a_worse_candidate_waits_or_is_refused():
+    for change, users in [(-0.1, 30), (-0.1, 300), (-0.02, 300), (-0.9, 30)]:
+        assert outcomes(change, users)["promoted"] <= 0.01
+    assert outcomes(0.0, 100)["waited"] >= 0.95
+    assert outcomes(-0.9, 100)["refused"] >= 0.95
+    assert outcomes(0.5, 100)["promoted"] >= 0.95
+
+
+def test_with_enough_users_the_margin_decides():
+    enough = 4200  # (2.486 * .5 / .02)² = 3,864
+    assert outcomes(-0.02, enough)["promoted"] <= 0.08  # .05 but for chance
+    assert outcomes(0.0, enough)["promoted"] >= 0.75  # .8 or more but for chance
+    assert outcomes(0.0, enough)["waited"] == 0
+    assert outcomes(-0.1, enough)["refused"] == 1
+    assert outcomes(-0.02, 700, margin=0.05)["promoted"] > outcomes(-0.02, 700)["promoted"]
+    assert outcomes(0.0, enough, best=1.05)["promoted"] <= 0.01  # 5% below the best former model
+
+
+def test_small_losses_do_not_add_up(shop, monkeypatch):
+    """A candidate as good as the served model does not take over if both are worse than a former one."""
+    shop.add_visits()
+    assert retrain(shop.plan()).decision == "promoted"
+    versions = Versions(shop.path)
+    state, data = versions.state(), divided(shop, judged=10**6)
+    assert state.best == 1
+    bad(shop.model, data).save(versions.path(2))
+    assert versions.promote(2, state.until[1], state.judged, Decision("promoted", "", 2), state, False)
+    shop.add_visits(8, 11)
+    monkeypatch.setattr(rounds._Round, "_trained", lambda self, running, data: ("fit", running))
+    decision = retrain(shop.plan())
+    assert (decision.decision, decision.best, decision.against) == ("refused", 1, 2)
+    assert decision.candidate == decision.running
+    assert decision.best_score["mean"] > decision.running["mean"]
+    assert "the best before (version 1) 0." in decision.reason
+
+
+def test_a_candidate_that_waits_is_judged_again_with_more_users(shop, monkeypatch):
+    monkeypatch.setattr(rounds._Round, "_trained", lambda self, running, data: ("fit", running))
+    shop.add_visits()
+    first = retrain(shop.plan(margin=0.0))  # no better than the served model
+    assert (first.decision, first.needed, first.by) == ("waited", MOST_USERS, "fit")
+    assert first.reason.startswith("88 users have judged, and 20,000 are needed: ndcg@20 ")
+    assert Versions(shop.path).state().judged == 0
+    shop.add_visits(8, 9)
+    assert retrain(shop.plan(margin=0.0)).judged_events == 110
 
 
 # --- decisions -------------------------------------------------------------------------------------------
@@ -221,7 +301,7 @@ def test_the_next_candidate_goes_on_from_the_promoted_one(shop):
     shop.add_visits()
     retrain(shop.plan())
     shop.add_visits(8, 9, users=range(40))
-    second = retrain(shop.plan(users=20))
+    second = retrain(shop.plan(users=20, margin=0.5))
     assert (second.version, second.against) == (2, 1)
     assert second.new_events == 88 + 40
     assert second.by == "update"
@@ -235,7 +315,8 @@ def test_a_significantly_worse_candidate_is_refused(shop, monkeypatch):
     monkeypatch.setattr(rounds._Round, "_trained", lambda self, running, data: ("fit", bad(running, data)))
     decision = retrain(shop.plan())
     assert decision.decision == "refused"
-    assert decision.p < 0.05
+    assert decision.p > 0.999
+    assert decision.people < decision.needed  # it is beyond doubt
     assert decision.difference["mean"] < 0
     versions = Versions(shop.path)
     assert versions.state().current == 1
@@ -283,6 +364,8 @@ def test_the_way_of_training_can_be_given(shop, monkeypatch):
         shop.plan(by="x")
     with pytest.raises(InputError, match="--judge-people = 1 is out of range"):
         shop.plan(users=1)
+    with pytest.raises(InputError, match="--judge-margin = 1 is out of range"):
+        shop.plan(margin=1)
 
 
 def test_settings_that_were_chosen_automatically_are_kept(shop):

@@ -116,6 +116,7 @@ def test_an_event_outlives_a_kill_and_a_stop_is_graceful(folder):
         (["--retrain-events", "0"], "--retrain-events = 0 is out of range"),
         (["--retrain-by", "magic"], "--retrain-by = 'magic' is not known"),
         (["--judge-people", "1"], "--judge-people = 1 is out of range"),
+        (["--judge-margin", "1.0"], "--judge-margin = 1.0 is out of range"),
         (["--store", "model.truepair"], "--store model.truepair is the model"),
         (["--store", "nowhere/x.sqlite"], "there is no folder nowhere"),
         (["--store", "tokens.toml"], "the store tokens.toml cannot be used"),

@@ -20,13 +20,14 @@ def versions(tmp_path, model):
     return Versions(tmp_path / "m.truepair")
 
 
-def promote(versions, until=10, judged=20):
+def promote(versions, until=10, judged=20, is_best=False):
     """Promote a copy of the model."""
     state = versions.state()
     number = state.next
     versions.folder.mkdir(exist_ok=True)
     versions.path(number).write_bytes(versions.model.read_bytes())
-    assert versions.promote(number, until, judged, Decision("promoted", "it is new", number), state)
+    decision = Decision("promoted", "it is new", number)
+    assert versions.promote(number, until, judged, decision, state, is_best)
     return number
 
 
@@ -49,6 +50,17 @@ def test_a_promotion_is_served_after_a_restart_and_older_versions_are_removed(ve
     assert files(versions) == [f"{n}.truepair" for n in range(5 - KEPT, 6)]
     assert (state.until[5], state.judged) == (50, 55)
     assert [one["version"] for one in versions.log.newest(9)] == [5, 4, 3, 2, 1]
+
+
+def test_the_best_version_is_kept_until_another_one_is_better(versions):
+    for n in range(1, 6):
+        promote(versions, is_best=n == 1)
+    state = Versions(versions.model).open()
+    assert (state.best, state.stack) == (1, (0, 1, 3, 4, 5))
+    assert files(versions) == [f"{n}.truepair" for n in (1, 3, 4, 5)]
+    promote(versions, is_best=True)
+    assert (versions.state().best, versions.state().stack) == (6, (0, 4, 5, 6))
+    assert versions.roll_back().best == 5  # the one that is served now
 
 
 def test_a_rollback_returns_step_by_step_to_the_model_file(versions):
@@ -80,10 +92,10 @@ def test_a_candidate_that_was_judged_against_another_model_is_not_promoted(versi
     judged_against = versions.state()
     versions.roll_back()
     late = Decision("promoted", "late", 2)
-    assert not versions.promote(2, 5, 6, late, judged_against)
+    assert not versions.promote(2, 5, 6, late, judged_against, False)
     assert versions.state().current == 0
     versions.attempt(5)  # an attempt changes nothing that is served
-    assert versions.promote(2, 5, 6, late, versions.state())
+    assert versions.promote(2, 5, 6, late, versions.state(), False)
 
 
 def test_another_model_file_is_served_instead_of_its_versions(versions, model):
@@ -137,7 +149,7 @@ def test_a_damaged_current_is_a_clear_error(versions, text):
 @pytest.mark.parametrize(
     "change",
     [{"stack": []}, {"stack": [0, 7]}, {"until": {}}, {"next": 1}, {"judged": -1}, {"next": 2.5},
-     {"stack": ["1"]}, {"decision": {}}, {"attempted": "x"}],
+     {"stack": ["1"]}, {"decision": {}}, {"attempted": "x"}, {"best": 7}],
     ids=str,
 )  # fmt: skip
 def test_a_current_that_contradicts_itself_is_a_clear_error(versions, change):

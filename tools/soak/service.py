@@ -99,7 +99,7 @@ class Soak:
             "--port",
             "0",
         ]
-        words += ["--retrain", self.options.every, "--no-log-requests"]
+        words += ["--retrain", self.options.every, "--judge-margin", "0.5", "--no-log-requests"]
         process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
         assert process.stderr is not None
         self.lines: list[str] = []

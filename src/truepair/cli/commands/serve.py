@@ -54,6 +54,9 @@ class ServeOptions:
     retrain_events: int | None = option("Train a candidate after this many new events.")
     retrain_by: str = option("update or fit; auto updates, and fits where much is new.", default="auto")
     judge_people: int = option("Train candidates only with this many users to judge by.", default=30)
+    judge_margin: float = option(
+        "Serve a candidate only if it loses less than this share of the served model's score.", default=0.02
+    )
     max_body: int = option("The most bytes of a request.", default=1 << 20, min=1)
     max_k: int = option("The longest list of a request.", default=1000, min=1)
     max_users: int = option("The most users in one request.", default=1000, min=1)
@@ -135,7 +138,9 @@ def serve(args: ServeOptions, console: Console) -> None:
         fitted = tp.Recommender.load(versions.path(state.current))
         feedback = fitted.reading_.get("feedback")
         kinds = given or (Kinds() if feedback is None else Kinds(feedback))
-        plan = RetrainingPlan(str(model), place, dict(kinds.numbers), by, args.judge_people)
+        plan = RetrainingPlan(
+            str(model), place, dict(kinds.numbers), by, args.judge_people, args.judge_margin
+        )
         if args.retrain is not None or args.retrain_events is not None:
             check_retrainable(fitted)
         table = None if args.items is None else read_items(args.items, fitted.seen_.item_ids)

@@ -15,9 +15,9 @@ from truepair.errors import StorageError
 from truepair.storage.types import Json
 
 DECISIONS = {
-    "promoted": "the candidate took over: it is not significantly worse",
-    "refused": "the candidate is significantly worse, and was dropped",
-    "waited": "there were too few new events to learn from or to judge by; nothing was trained",
+    "promoted": "the candidate took over: it loses less than the margin, if anything",
+    "refused": "the candidate may lose more than the margin, and was dropped",
+    "waited": "there were too few new events to learn from, or too few users to judge by",
     "overtaken": "the served model was changed while the candidate was trained, which was dropped",
     "failed": "the trainer failed or was killed; it is tried again at the next time",
     "rolled back": "an administrator returned to the former model",
@@ -49,11 +49,15 @@ class Decision:
     judged_events: int | None = None  # the newest of them, which neither model has learnt from
     new_pairs: int | None = None  # learnt by the candidate, and not by the served model
     people: int | None = None  # how many users judged
+    needed: int | None = None  # how many are enough for the margin
+    margin: float | None = None  # the share of a former model's score that a candidate may not lose
     metric: str | None = None
     candidate: dict[str, float] | None = None  # mean, low, high
     running: dict[str, float] | None = None
     difference: dict[str, float] | None = None  # candidate - running
-    p: float | None = None  # of the two-sided paired test
+    best: int | None = None  # the version that was best so far, and must not be lost against either
+    best_score: dict[str, float] | None = None
+    p: float | None = None  # of the one-sided paired test that the margin or more is lost; the larger of two
     seconds: float | None = None
     time: str = field(default_factory=now_text)
     id: str = field(default_factory=lambda: uuid.uuid4().hex)

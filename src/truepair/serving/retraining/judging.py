@@ -1,15 +1,18 @@
-"""Judging: two models on events that neither has learnt from, as the service would have ranked them."""
+"""Judging: models on events that none has learnt from, as the service would have ranked them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri, stdtr
 
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
 from truepair.evaluation import Evaluation, compare
-from truepair.evaluation.comparison import Comparison
+from truepair.evaluation.comparison import SIGNIFICANT, Comparison
+from truepair.evaluation.metrics import Floats
 from truepair.randomness import random_bits
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.lists import ListOptions
@@ -22,8 +25,40 @@ from truepair.serving.limits import Limits
 from truepair.serving.lists.histories import UserHistories
 from truepair.serving.retraining.training_data import TrainingData, rows_by_user
 
-MOST_USERS = 5000
+MOST_USERS = 20_000
 """Users who are judged; of more, this many are sampled. To fold one in takes milliseconds."""
+
+MARGIN = 0.02
+"""A candidate has to lose less than this share of a former model's score."""
+
+POWER = 0.8
+"""How often enough users promote a candidate that is as good as the former model."""
+
+EARLY = 0.001
+"""The level of a decision by fewer users than are enough: it may be tried at each training."""
+
+
+class LossTest(NamedTuple):
+    """Whether a candidate loses less than a margin, by the users who judged."""
+
+    p: float
+    """Of the one-sided paired t-test that it loses the margin or more."""
+    needed: int
+    """How many users are enough for this margin."""
+
+
+def loss_test(candidate: Floats, former: Floats, margin: float) -> LossTest:
+    """Test whether the mean of d_u = candidate_u - (1 - margin) former_u is above 0.
+
+    With n = ((z(.95) + z(.8)) sd(d) / (margin * mean of `former`))² users, a candidate that is as good as the
+    former model passes at the level .05 in 80% of the cases.
+    """
+    kept = candidate - (1 - margin) * former
+    mean, spread, allowed = kept.mean(), kept.std(ddof=1), margin * former.mean()
+    p = stdtr(len(kept) - 1, -mean * np.sqrt(len(kept)) / spread) if spread else (1 - np.sign(mean)) / 2
+    root = (ndtri(1 - SIGNIFICANT) + ndtri(POWER)) * spread
+    needed = MOST_USERS if root >= allowed * np.sqrt(MOST_USERS) else int(np.ceil((root / allowed) ** 2))
+    return LossTest(float(p), needed)
 
 
 class Judgement(NamedTuple):
@@ -31,30 +66,49 @@ class Judgement(NamedTuple):
 
     candidate: Evaluation
     running: Evaluation
+    best: Evaluation  # of the best former model, which may be the running one
     comparison: Comparison  # candidate - running
 
-    @property
-    def is_worse(self) -> bool:
-        """Whether the candidate is significantly worse."""
-        return self.comparison.verdict == "worse"
+    def against(self, former: Evaluation, margin: float) -> LossTest:
+        """The test of the candidate against the running or the best model."""
+        metric = self.comparison.metric
+        return loss_test(self.candidate.values(metric), former.values(metric), margin)
+
+
+def verdict(tests: Sequence[LossTest], users: int) -> str:
+    """A candidate that passes every test is promoted; it is refused, if enough users have judged.
+
+    With fewer, only what is beyond doubt is decided: p < EARLY. Otherwise the candidate waits for more.
+    """
+    is_enough = users >= max(test.needed for test in tests)
+    if max(test.p for test in tests) < (SIGNIFICANT if is_enough else EARLY):
+        return "promoted"
+    return "refused" if is_enough or max(test.p for test in tests) > 1 - EARLY else "waited"
 
 
 def judged(
-    candidate: Recommender, running: Recommender, data: TrainingData, kinds: Kinds, metric: str
+    candidate: Recommender,
+    running: Recommender,
+    best: Recommender,
+    data: TrainingData,
+    kinds: Kinds,
+    metric: str,
 ) -> Judgement:
-    """Rank for each user of `data.judging` what they did not know, with both models.
+    """Rank for each user of `data.judging` what they did not know, with each model.
 
     A model ranks as it is served: users are folded in with those of their events until the cut that it has
-    not learnt from. What a user knew by then is left out of the lists of both.
+    not learnt from. What a user knew by then is left out of all lists.
     """
-    target, before = _in_common_codes(data, candidate, running)
+    target, before = _in_common_codes(data, candidate, running, best)
     rows, forgotten = rows_by_user(data.past), data.forgotten
     users = map(str, target.user_ids.outside(np.flatnonzero(target.user_counts)).to_pylist())
     past = {user: StoredHistory(rows.get(user, []), user in forgotten) for user in users}
-    new, old = (
-        _judged_as_served(one.model_, target, before, metric, past, kinds) for one in (candidate, running)
-    )
-    return Judgement(new, old, compare(new, old, metric))
+    found = {
+        one: _judged_as_served(one.model_, target, before, metric, past, kinds)
+        for one in {candidate, running, best}
+    }
+    new, old = found[candidate], found[running]
+    return Judgement(new, old, found[best], compare(new, old, metric))
 
 
 def n_users(data: TrainingData) -> int:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Literal
 
 from truepair.data.interactions import Interactions
-from truepair.errors import InputError, check_choice, check_whole
-from truepair.evaluation import Evaluation
+from truepair.errors import InputError, check_choice, check_number, check_whole
+from truepair.evaluation.comparison import SIGNIFICANT
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Kinds
 from truepair.serving.events.store import open_store
 from truepair.serving.retraining.decisions import Decision, now_text
-from truepair.serving.retraining.judging import Judgement, judged, n_users
+from truepair.serving.retraining.judging import MARGIN, Judgement, judged, n_users, verdict
 from truepair.serving.retraining.training_data import TrainingData, split_events
 from truepair.serving.retraining.versions import State, Versions
 from truepair.storage.types import Json
@@ -41,10 +41,12 @@ class RetrainingPlan:
     kinds: dict[str, float]
     by: By = "auto"
     users: int = USERS
+    margin: float = MARGIN
 
     def __post_init__(self) -> None:
         check_choice("--retrain-by", self.by, WAYS)
         check_whole("--judge-people", self.users, 2)
+        check_number("--judge-margin", self.margin, 0, 1, open_high=True)
 
 
 def check_retrainable(model: Recommender) -> None:
@@ -58,7 +60,7 @@ def check_retrainable(model: Recommender) -> None:
 
 
 def retrain(plan: RetrainingPlan) -> Decision | None:
-    """Train and judge a candidate, and promote it if it is not significantly worse.
+    """Train and judge a candidate, and promote it if it loses less than the margin.
 
     None if another process trains already. Errors are raised: nothing is changed then.
     """
@@ -87,13 +89,14 @@ class _Round:
         self.decision = Decision(
             "waited", "", against=state.current, events=data.events, new_events=data.new_events,
             judged_events=data.judged_events, people=n_users(data), metric=running.metric,
-            new_pairs=data.new_pairs,
+            new_pairs=data.new_pairs, margin=self.plan.margin,
         )  # fmt: skip
         if reason := self._too_little(data):
             return self._logged(self._decided("waited", reason))
         by, candidate = self._trained(learner, data)
-        found = judged(candidate, running, data, self.kinds, running.metric)
-        self.decision = dataclasses.replace(self.decision, by=by, **_measured(found))
+        best = running if state.best == state.current else Recommender.load(self.versions.path(state.best))
+        found = judged(candidate, running, best, data, self.kinds, running.metric)
+        self.decision = dataclasses.replace(self.decision, by=by, best=state.best, **_measured(found))
         return self._concluded(candidate, found, data)
 
     def _too_little(self, data: TrainingData) -> str:
@@ -125,17 +128,25 @@ class _Round:
         return "fit", _fitted(learner, data.known)
 
     def _concluded(self, candidate: Recommender, found: Judgement, data: TrainingData) -> Decision:
-        one = found.comparison
-        numbers = f"{one.metric} {one.mean_a:.4f}, the served one {one.mean_b:.4f}, p = {one.p_value:.3g}"
-        number = max(self.versions.state().next, self.state.next)
-        if found.is_worse:
-            decision = self._decided("refused", f"the candidate is significantly worse: {numbers}")
+        state, margin, n = self.state, self.plan.margin, found.candidate.n_users
+        tests = [found.against(former, margin) for former in (found.running, found.best)]
+        p, needed = max(test.p for test in tests), max(test.needed for test in tests)
+        self.decision = dataclasses.replace(self.decision, p=p, needed=needed)
+        numbers = f"{_scores(found, state)}; p = {p:.3g} that it loses {100 * margin:.3g}% or more"
+        outcome = verdict(tests, n)
+        if outcome == "waited":
+            few = f"{n:,} users have judged, and {needed:,} are needed"
+            return self._logged(self._decided("waited", f"{few}: {numbers}"))
+        if outcome == "refused":
+            decision = self._decided("refused", f"the candidate may be worse: {numbers}")
             self.versions.refuse(data.last, decision)
             return decision
-        decision = self._decided("promoted", f"the candidate is not significantly worse: {numbers}", number)
+        number = max(self.versions.state().next, state.next)
+        decision = self._decided("promoted", f"the candidate is not worse: {numbers}", number)
+        is_best = found.against(found.best, 0.0).p < SIGNIFICANT
         self.versions.remove_unfinished(number)
         candidate.save(self.versions.path(number))
-        if self.versions.promote(number, data.cut, data.last, decision, self.state):
+        if self.versions.promote(number, data.cut, data.last, decision, state, is_best):
             return decision
         self.versions.remove_unfinished(number)
         served = self.versions.state().current
@@ -164,18 +175,20 @@ def _fitted(running: Recommender, pairs: Interactions) -> Recommender:
     return candidate
 
 
+def _scores(found: Judgement, state: State) -> str:
+    """The scores, as a reason states them."""
+    one = found.comparison
+    text = f"{one.metric} {one.mean_a:.4f}, the served one {one.mean_b:.4f}"
+    if state.best == state.current:
+        return text
+    return f"{text}, the best before (version {state.best}) {found.best.mean(one.metric):.4f}"
+
+
 def _measured(found: Judgement) -> Json:
     """The numbers of a judgement, for the log."""
     one = found.comparison
-
-    def interval(evaluation: Evaluation) -> dict[str, float]:
-        low, high = evaluation.interval(one.metric)
-        return {"mean": evaluation.mean(one.metric), "low": low, "high": high}
-
-    return {
-        "people": found.candidate.n_users,
-        "candidate": interval(found.candidate),
-        "running": interval(found.running),
-        "difference": {"mean": one.difference, "low": one.low, "high": one.high},
-        "p": one.p_value,
-    }
+    scores = {"candidate": found.candidate, "running": found.running, "best_score": found.best}
+    means = {name: (score.mean(one.metric), *score.interval(one.metric)) for name, score in scores.items()}
+    means["difference"] = one.difference, one.low, one.high
+    spans = {name: dict(zip(("mean", "low", "high"), span, strict=True)) for name, span in means.items()}
+    return {"people": found.candidate.n_users, **spans}

@@ -30,7 +30,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 KEPT = 2
-"""Former versions that are kept, beside the model file."""
+"""Former versions that are kept, beside the model file and the best version."""
 
 Count = Annotated[int, Field(ge=0, strict=True)]
 _NUMBERED = re.compile(r"([0-9]{1,18})\.truepair", re.ASCII)
@@ -46,6 +46,8 @@ class State:
     """Versions in the order of their promotion; the last one is served."""
     until: dict[Count, Count] = field(default_factory=lambda: {0: 0})
     """Version -> the number of the last event that it could learn from."""
+    best: Count = 0
+    """The last version that was significantly better than the best one before it."""
     judged: Count = 0
     """The number of the last event that has judged a candidate."""
     counted: Count = 0
@@ -63,7 +65,8 @@ class State:
         return self.stack[-1]
 
     def __post_init__(self) -> None:
-        if not self.stack or not set(self.stack) <= set(self.until) or max(self.stack) >= self.next:
+        fit = {self.best} <= set(self.stack) <= set(self.until)
+        if not self.stack or not fit or max(self.stack) >= self.next:
             raise ValueError("its versions do not fit together")
 
 
@@ -112,7 +115,7 @@ class Versions:
                 if state.base != (base := checksum(self.model)):
                     reason = f"{self.model.name} is another model than before"
                     decision = Decision("replaced", reason, 0, state.current)
-                    return self._change(state, decision, base=base, stack=(0,), until={0: 0})
+                    return self._change(state, decision, base=base, stack=(0,), until={0: 0}, best=0)
         if state.decision is not None and state.decision.id not in self.log.newest_ids():
             self._log(state.decision)
         return state
@@ -150,7 +153,9 @@ class Versions:
             self._write(dataclasses.replace(state, judged=max(judged, state.judged)))
         self.log.append(decision.as_json())
 
-    def promote(self, version: int, until: int, judged: int, decision: Decision, before: State) -> bool:
+    def promote(
+        self, version: int, until: int, judged: int, decision: Decision, before: State, is_best: bool
+    ) -> bool:
         """Serve a version whose file is written; False if the model that was judged is no longer served.
 
         `until` is the last event that it could learn from, `judged` the last one that judged. Versions beyond
@@ -159,12 +164,13 @@ class Versions:
         with self._changing() as state:
             if state.stack != before.stack or before.base not in ("", state.base):
                 return False
-            former = [one for one in state.stack if one][-KEPT:]
-            stack = (0, *former, version)
+            best = version if is_best else state.best
+            former = {*[one for one in state.stack if one][-KEPT:], best} - {0, version}
+            stack = (0, *sorted(former), version)
             known = {**state.until, version: until}
             kept = {one: known[one] for one in stack}
             judged = max(judged, state.judged)
-            self._change(state, decision, stack=stack, until=kept, judged=judged, next=version + 1)
+            self._change(state, decision, stack=stack, until=kept, judged=judged, next=version + 1, best=best)
         self._remove_others(stack)
         return True
 
@@ -177,7 +183,8 @@ class Versions:
             reason = f"version {state.current} was served, and version {stack[-1]} is again"
             decision = Decision("rolled back", reason, stack[-1], state.current)
             kept = {one: state.until[one] for one in stack}
-            return self._change(state, decision, stack=stack, until=kept, attempted=time.time())
+            best = state.best if state.best in stack else stack[-1]
+            return self._change(state, decision, stack=stack, until=kept, attempted=time.time(), best=best)
 
     def _change(self, state: State, decision: Decision, **changes: Any) -> State:
         changed = dataclasses.replace(state, decision=decision, **changes)

@@ -54,6 +54,7 @@ class RunningAnswer(BaseModel):
     trainings: int
     failures: int
     training: bool
+    margin: float
     next: str | None
     every_seconds: float | None
     every_events: int | None
@@ -215,6 +216,7 @@ class AutomaticRetraining:
             "trainings": self.trainings,
             "failures": self.failures,
             "training": self.child is not None or self.versions.is_training(),
+            "margin": self.plan.margin,
             "next": following and datetime.fromtimestamp(following, UTC).isoformat(timespec="milliseconds"),
             "every_seconds": self.schedule.seconds,
             "every_events": self.schedule.events,
