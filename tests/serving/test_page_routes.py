@@ -19,8 +19,7 @@ from truepair.errors import InputError, StorageError
 from truepair.serving.events.store import EventReader
 from truepair.serving.lists.served_model import ServedModel, read_items
 from truepair.serving.page import browsing, catalogue
-from truepair.serving.page.browsing import add_page
-from truepair.serving.page.files import POLICY
+from truepair.serving.page.browsing import POLICY, add_page
 from truepair.serving.page.layout import layout
 from truepair.serving.page.titles import CatalogueSearch, titles_of
 from truepair.serving.web.routing import CheckedRouter

@@ -27,6 +27,8 @@ class ItemFacts:
         self._table: pa.Table | None = None
         self._changed: set[str] = set()
         self._is_old = False  # the store did not answer when it was attached
+        self.is_behind = False
+        """Whether something that changed could not be read yet."""
         self._lock = threading.Lock()
 
     def attach(self, reader: StoreReader, former: ItemFacts | None = None) -> None:
@@ -38,7 +40,7 @@ class ItemFacts:
             except StorageError:
                 if former is None:
                     raise
-                self._unlisted, self._is_old = set(former._unlisted), True
+                self._unlisted, self._is_old, self.is_behind = set(former._unlisted), True, True
             self._reader = reader
             self._hide()
 
@@ -46,17 +48,16 @@ class ItemFacts:
         """Read the records of these items again; what fails is read at the next chance."""
         with self._lock:
             self._changed |= changed
-            if self._is_old:
-                self._unlisted, self._is_old = reader.unlisted_items(), False
+            self._table, self.is_behind = None, True
+            try:
+                if self._is_old:
+                    self._unlisted, self._is_old = reader.unlisted_items(), False
+                for item in sorted(self._changed):
+                    self._read(reader, item)
+                    self._changed.discard(item)
+                self.is_behind = False
+            finally:
                 self._hide()
-            if self._changed:
-                self._table = None
-                try:
-                    for item in sorted(self._changed):
-                        self._read(reader, item)
-                        self._changed.discard(item)
-                finally:
-                    self._hide()
 
     def _read(self, reader: StoreReader, item: str) -> None:
         if item not in self._items.codes:

@@ -129,8 +129,10 @@ class ServedModel:
         with self._noticing:
             try:
                 changed = self.reader.changed()
-                self.histories.forget(changed["user"])
-                self.facts.update(self.reader, changed["item"])
+                if changed["user"]:
+                    self.histories.forget(changed["user"])
+                if changed["item"] or self.facts.is_behind:
+                    self.facts.update(self.reader, changed["item"])
             except StorageError:
                 self.histories.store_failures += 1
 

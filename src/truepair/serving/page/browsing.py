@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.resources import files
 from typing import Annotated, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -16,15 +17,31 @@ from truepair.serving.events.reading import StoredHistory
 from truepair.serving.lists.served_model import ListRequest, ServedModel
 from truepair.serving.page.catalogue import Catalogue
 from truepair.serving.page.figures import Figures
-from truepair.serving.page.files import files_router
 from truepair.serving.refusals import RefusalError
 from truepair.serving.web.app import K, Service
 from truepair.serving.web.bodies import Id, Ids, RequestBody
-from truepair.serving.web.routing import JSON, CheckedRouter, json_response
+from truepair.serving.web.routing import JSON, CheckedRouter, Gate, json_response
 from truepair.storage.types import Json
 
 SHOWN = 200
 """Items of a history, or events of a user, in one answer."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https:; connect-src 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+)
+"""Scripts and styles of the page's own files alone; pictures from elsewhere, as item tables name them."""
+_HEADERS = {
+    "content-security-policy": POLICY,
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "x-frame-options": "DENY",
+}
+_KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
 _NEIGHBOURS, _USERS, _ALSO, _REASONS = 12, 12, 12, 3
 Text = Annotated[str, Query(max_length=256)]
 Limit = Annotated[int, Query(ge=1, le=100)]
@@ -284,6 +301,34 @@ class Browsing:
     def figures_now(self) -> Response:
         """Requests, times and events since the start."""
         return json_response(self.figures.now())
+
+
+# --- files -----------------------------------------------------------------------------------------------
+
+
+def files_router(gate: Gate) -> CheckedRouter:
+    """The routes of the files, which need no token. They are read once; no other name is served."""
+    folder = files("truepair.serving.page") / "static"
+    contents = {file.name: file.read_bytes() for file in folder.iterdir() if _kind(file.name)}
+
+    async def file(name: str) -> Response:
+        """A script, a style, the icon."""
+        if name not in contents:
+            raise RefusalError(404, f"the page has no file {name!r:.60}.")
+        return Response(contents[name], headers=_HEADERS, media_type=_kind(name))
+
+    async def page() -> Response:
+        """The page itself."""
+        return await file("index.html")
+
+    router = CheckedRouter(gate)
+    router.add("GET", "/", page, None, listed=False)
+    router.add("GET", "/page/{name}", file, None, listed=False)
+    return router
+
+
+def _kind(name: str) -> str | None:
+    return _KINDS.get(name[name.rfind(".") :])
 
 
 def add_page(service: Service, beside: tuple[str, Recommender] | None = None) -> None:

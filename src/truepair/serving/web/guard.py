@@ -156,7 +156,7 @@ class Guard:
         rates: RateLimit | None = None,
     ) -> None:
         self.app, self.limits, self.metrics, self.log = app, limits, metrics, log
-        self.tokens, self.rates = tokens, rates
+        self.tokens, self.rates, self._needs_tokens = tokens, rates, bool(tokens)
         self._start, self._numbers = secrets.token_hex(4), count()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -179,7 +179,7 @@ class Guard:
             await send(message)
 
         try:
-            if not self.tokens and not _names_this_machine(headers):
+            if not self._needs_tokens and not _names_this_machine(headers):
                 text = "without tokens only this machine is served; ask for localhost, or set tokens."
                 await refuse(sending, 403, text, request)
                 return
