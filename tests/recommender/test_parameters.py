@@ -8,6 +8,8 @@ import truepair as tp
 from truepair.errors import InputError
 from truepair.spec.defaults import PARTS_BY_DEFAULT
 from truepair.spec.parameters import (
+    ELSEWHERE,
+    PARAMETERS,
     PARTS,
     as_json,
     by_fields,
@@ -102,8 +104,23 @@ def test_the_signature_shows_todays_names():
 
     names = list(inspect.signature(tp.Recommender).parameters)
     assert names == [field.name for field in dataclasses.fields(tp.Recommender)]
-    with pytest.raises(TypeError, match="unexpected keyword argument 'dims'"):
-        tp.Recommender(dims=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [("dims", "dim"), ("factors", "dim"), ("no_components", "dim"), ("random_state", "seed"),
+     ("lr", "learning_rate"), ("iterations", "epochs"), ("regularization", "weight_decay")],
+)  # fmt: skip
+def test_names_of_other_libraries_are_errors_with_the_right_name(name, right):
+    for call in (tp.Recommender, tp.Recommender().set_params):
+        with pytest.raises(InputError, match=f"'{name}' is not a parameter .* Did you mean '{right}'?"):
+            call(**{name: 1})
+
+
+def test_names_of_other_libraries_are_no_names_here():
+    for ours, theirs in ELSEWHERE.items():
+        assert ours in PARAMETERS
+        assert not {*theirs.split()} & {*PARAMETERS}
 
 
 # --- the epoch that a search chose -----------------------------------------------------------------------

@@ -227,6 +227,12 @@ def test_clone_of_scikit_learn():
     assert clone(original).get_params() == original.get_params()
 
 
+def test_a_search_of_scikit_learn_says_what_to_use_instead(clicks):
+    sklearn = pytest.importorskip("sklearn.model_selection", reason="scikit-learn is not installed")
+    with pytest.raises(InputError, match=r"tp\.tune\(interactions, trials=30\).*tp\.k_folds"):
+        sklearn.GridSearchCV(Recommender(auto=False), {"dim": [4, 8]}).fit(clicks)
+
+
 def test_every_setting_is_a_parameter():
     assert {f.name for f in dataclasses.fields(Settings)} <= set(Recommender().get_params())
 

@@ -15,8 +15,9 @@ Each of them takes the names of earlier versions too.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal, NoReturn, Self, TypeVar
 
 from truepair.data.rows.options import ReadOptions
 from truepair.errors import InputError, check_choice, did_you_mean
@@ -27,7 +28,7 @@ from truepair.sampling import SAMPLERS, Sampler
 from truepair.spec.defaults import FULL_CATALOGUE, PARTS_BY_DEFAULT, Given, with_defaults
 from truepair.storage.plain_values import every_value, is_number
 from truepair.storage.types import Json
-from truepair.storage.versions import current_parameters, with_old_names
+from truepair.storage.versions import current_parameters
 
 # parameters that have fields of their own, and their kinds by name
 PARTS: dict[str, Mapping[str, type]] = {
@@ -49,9 +50,34 @@ BEFORE = {
     "popularity": 0.0,
     "auto": False,
 }  # in files older than these parameters
+ELSEWHERE = {  # parameter -> its names in other libraries
+    "dim": "factors n_factors num_factors no_components n_components embedding_size embedding_dim latent_dim "
+    "rank k",
+    "epochs": "iterations n_iterations n_iter max_iter n_epochs num_epochs max_epochs",
+    "seed": "random_state random_seed",
+    "learning_rate": "lr lr_all learn_rate alpha",
+    "weight_decay": "regularization reg reg_all reg_weight lambda_reg l2",
+    "batch_size": "train_batch_size",
+}
+
+_Class = TypeVar("_Class", bound=type)
 
 
-@with_old_names
+def _with_known_names(kind: _Class) -> _Class:
+    """The class, whose constructor takes parameters by their old names too, and checks all names."""
+    init = kind.__init__  # type: ignore[misc]
+
+    @functools.wraps(init)
+    def with_current_names(self: Any, **parameters: Any) -> None:
+        parameters = current_parameters(parameters)
+        check_names(parameters)
+        init(self, **parameters)
+
+    kind.__init__ = with_current_names  # type: ignore[misc]
+    return kind
+
+
+@_with_known_names
 @dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 class Parameters:
     """The parameters of a Recommender as they are given; as in scikit-learn, they are checked when used."""
@@ -108,6 +134,14 @@ class Parameters:
             setattr(self, name, value)
         return self
 
+    def __sklearn_tags__(self) -> NoReturn:
+        """For scikit-learn: raise and say what does the same here."""
+        raise InputError(
+            "scikit-learn's searches, cross-validation and pipelines need a score of rows, and a Recommender "
+            "has none. To search for parameters, use tp.tune(interactions, trials=30); to cross-validate, "
+            "[Recommender().fit(split).evaluate(split) for split in tp.k_folds(interactions)]."
+        )
+
     def given(self) -> Json:
         """The parameters that differ from the defaults."""
         return {k: v for k, v in self.get_params().items() if repr(v) != repr(PARAMETERS[k])}
@@ -126,7 +160,8 @@ def check_names(given: Given) -> None:
                     f"{name!r} is no parameter of Recommender, but an option of reading: give it to "
                     f"read_interactions, and use what that returns."
                 )
-            raise InputError(f"{name!r} is not a parameter of Recommender.{did_you_mean(name, PARAMETERS)}")
+            same = next((ours for ours, theirs in ELSEWHERE.items() if name in theirs.split()), name)
+            raise InputError(f"{name!r} is not a parameter of Recommender.{did_you_mean(same, PARAMETERS)}")
 
 
 def may_be_none(name: str) -> bool:

@@ -5,15 +5,13 @@ Model files, configurations, journals, checkpoints and programs written for that
 
 from __future__ import annotations
 
-import functools
 import importlib.metadata
 import sys
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from truepair.errors import InputError
 
-_Class = TypeVar("_Class", bound=type)
 PARAMETERS = {"plus": "blend", "plus_weight": "blend_weight"}
 VALUES = {  # parameter -> old value -> new value; a checkpoint names the class of a sampler
     "sampler": {"exact": "full", "Exact": "Full"},
@@ -58,15 +56,3 @@ def current_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
             raise InputError(f"{name} is given twice; {old!r} is the same parameter under its old name.")
         found[name] = current_value(name, value)
     return found
-
-
-def with_old_names(kind: _Class) -> _Class:
-    """The class, whose constructor takes parameters by their old names too."""
-    init = kind.__init__  # type: ignore[misc]
-
-    @functools.wraps(init)
-    def with_current_names(self: Any, **parameters: Any) -> None:
-        init(self, **current_parameters(parameters))
-
-    kind.__init__ = with_current_names  # type: ignore[misc]
-    return kind

@@ -14,6 +14,7 @@ from torch import Tensor
 from truepair.errors import StorageError, TrainingError, check_whole
 from truepair.sampling import Matrices
 from truepair.storage.atomic import remove_unfinished
+from truepair.storage.notebook import progress_bar
 from truepair.storage.tensor_file import write_tensors
 from truepair.storage.types import Json
 from truepair.training.checkpoints import (
@@ -260,12 +261,11 @@ def show_progress(
     if not shown:
         yield lambda steps: None, lambda record: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     text = TextColumn("{task.description}")
     columns = (text, BarColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with progress_bar(*columns) as bar:
         task = bar.add_task(f"epoch {done}/{epochs}", total=epochs * steps, completed=done * steps)
         yield (
             lambda steps: bar.advance(task, steps),

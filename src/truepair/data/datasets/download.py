@@ -20,6 +20,7 @@ from urllib.parse import urljoin
 
 from truepair.errors import DownloadError, StorageError
 from truepair.storage.atomic import atomic_write
+from truepair.storage.notebook import progress_bar
 
 if TYPE_CHECKING:
     import requests
@@ -114,12 +115,11 @@ class _Transfer:
                         )
 
     def _shown(self, chunks: Iterator[bytes], answer: requests.Response) -> Iterator[bytes]:
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
         length = answer.headers.get("Content-Length", "")
-        with Progress(*columns, console=Console(stderr=True)) as bar:
+        with progress_bar(*columns) as bar:
             task = bar.add_task(self.name, total=int(length) if length.isdigit() else None)
             for chunk in chunks:
                 yield chunk

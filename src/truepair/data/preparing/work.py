@@ -21,6 +21,7 @@ import pyarrow as pa
 from truepair.data.prepared.array_files import ArrayFile, verify_array
 from truepair.errors import InputError, StorageError, TruepairError
 from truepair.storage.atomic import atomic_write
+from truepair.storage.notebook import progress_bar
 from truepair.storage.types import Json
 
 if TYPE_CHECKING:
@@ -180,12 +181,11 @@ def shown_progress(step: str, progress: bool) -> Iterator[Advance]:
     if not progress:
         yield lambda done: None
         return
-    from rich.console import Console
-    from rich.progress import Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import TextColumn, TimeElapsedColumn
 
     columns = (TextColumn(f"{step:<6}"), TimeElapsedColumn(), TextColumn("{task.description}"))
     noun = "rows" if step == "rows" else "pairs"
-    with Progress(*columns, console=Console(stderr=True)) as shown:
+    with progress_bar(*columns) as shown:
         task = shown.add_task("")
         yield lambda done: shown.update(task, description=f"{done:,} {noun}")
 
