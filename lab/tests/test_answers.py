@@ -293,13 +293,25 @@ README, GUIDE = (flat((ROOT / page).read_text(encoding="utf-8")) for page in ("R
 
 def test_the_readmes_table_of_the_papers_method():
     study = study_of(paper(), "clean")
-    rows = {"BPR": "bpr", "DPL": "dpl", "InfoNCE over sampled items": "infonce"}
+    rows = {"BPR": "bpr", "DPL": "dpl", "DPL, hard samples": "dpl-hard", "HCL": "hcl"}
+    rows |= {"InfoNCE over sampled items": "infonce"}
     for name, method in rows.items():
         figures = [short(study.mean(d, "mf", method).value) for d in ("ml-100k", "ml-1m")]
         assert f"| {name} | {figures[0]} | {figures[1]} |" in README
     full = re.search(r"\| InfoNCE over the full catalogue \| (\.\d+) \| (\.\d+) \|", README)
     softmax = re.search(r"\| full-catalogue softmax \| \**(\.\d+)\** \| \**(\.\d+)\** \|", README)
     assert full.groups() == softmax.groups()  # the contest's table above it
+    trials = [
+        trial
+        for trial in paper().trials
+        if trial.dataset in ("ml-100k", "ml-1m") and trial.encoder == "mf" and trial.method in rows.values()
+    ]
+    counts = Counter((trial.dataset, trial.method) for trial in trials).values()
+    assert f"had {min(counts)} to {max(counts)} trials each" in README
+    assert f"with at most {max(trial.parameters['encoder.dim'] for trial in trials)} dimensions" in README
+    wide = [t for t in contest().lines.trials if t.dataset == "ml-100k" and t.method == "exact-infonce"]
+    most = max(trial.parameters["encoder.dim"] for trial in wide if trial.encoder == "mf")
+    assert f"with up to {most:,} dimensions" in README
 
 
 def test_the_correction_in_readme_and_guide():
@@ -860,3 +872,18 @@ def test_quality_table_of_the_readme():
             cells.append(f"**{cell}**" if is_best else cell)
         assert f"| {name} | {' | '.join(cells)} |" in text
     assert [contest().chosen(case) for case in AIMS] == list(CHOSEN.values())  # the footnote
+
+
+def test_significance_in_the_readme():
+    """The sentences below the first table: signs against EASE, EASE with exponents, iALS and ChebyCF."""
+    softmax, blend = ("mf", "exact-infonce"), ("mf+ease", "exact-infonce")
+    assert BASELINES == ("ease", "ease-powers", "ials-scaled", "chebycf")
+    assert ranked("yelp2018-tail", softmax) == [1, 1, 1, 1]  # "on Yelp2018"
+    assert ranked("gowalla-tail", softmax) == [1, 0, 1, 0]  # "EASE without them and iALS on Gowalla"
+    assert ranked("gowalla-tail", blend) == [1, 1, 1, 0]  # "all but ChebyCF"
+    assert ranked("ml-1m", blend) == [1, 1, 1, 1]  # "blended with EASE it is better than all of these"
+    assert ranked("ml-1m", softmax)[1] == -1
+    assert ranked("ml-100k", contest().chosen("ml-100k"))[:3] == [0, 0, 0]
+    assert ranked("kuairec", softmax)[1] == -1
+    assert ranked("kuairec", ("mf", "exact-infonce-dot"))[:3] == [0, 0, 0]
+    assert [family_gap(case, other).sign for case in EVEN for other in ("EASE", "iALS")] == [0] * 6

@@ -27,3 +27,27 @@ def test_the_page_has_the_figures_of_the_lines(case):
         for figure in ("value", "known"):
             mean = sum(line[figure] for line in of) / len(of)
             assert f"| {mean:.4f} |".replace("0.", ".") in rows[name]
+        if name == "update":
+            assert f"| {of_retrain(runs, 'value'):.1%} |" in rows[name]
+            assert f"| {of_retrain(runs, 'known'):.1%} |" in rows[name]
+            assert rows[name].endswith(f"| {of_retrain(runs, 'seconds'):.0%} |")
+
+
+def of_retrain(runs, figure):
+    """The figure of updates, summed over the seeds, as a share of that of retraining."""
+    sums = {
+        name: sum(way[figure] for run in runs for way in run["summary"] if way["strategy"] == name)
+        for name in ("update", "retrain")
+    }
+    return sums["update"] / sums["retrain"]
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_the_page_has_both_sizes_of_batches(case):
+    texts = (LAB / "results" / "backtest" / f"{case.replace(' ', '-')}.jsonl").read_text().splitlines()
+    page = (LAB.parent / "docs" / "backtest.md").read_text()
+    rows = page.split(f"\n| {NAMES[case]} | default")[1].splitlines()[:2]
+    for row, settings in zip(rows, ("default batches", "batches of 64 users"), strict=True):
+        runs = [line for line in map(json.loads, texts) if line["settings"] == settings]
+        value, time = (of_retrain(runs, figure) for figure in ("value", "seconds"))
+        assert row.endswith(f"| {value:.1%} | {time:.0%} |")

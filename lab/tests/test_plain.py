@@ -385,6 +385,18 @@ def test_the_table_of_the_readme():
         return f"| {name} | {' | '.join(cells[:-3])} | {', '.join(cells[-3:])} |"
 
     assert row("`Recommender()`, untouched", lambda place: study().runs[place]) in text
+    signs = {
+        (case, family): gap.sign
+        for (place, family), gap in study().gaps.items()
+        if most[case := place[0]] == place
+    }
+    assert (len(signs), list(signs.values()).count(1)) == (20, 10)
+    assert "Ten of these 20 differences are significantly in favour of the default" in " ".join(text.split())
+    assert [of for of, sign in signs.items() if sign < 0] == [("world-dense", IALS)]
+    won = {of for of, sign in signs.items() if sign > 0}
+    both = {(case, family) for case in ("ml-1m", "gowalla", "yelp2018") for family in (EASE, IALS)}
+    alone = {("kuairec", IALS), ("jester", IALS), ("world-sparse", EASE), ("world-medium", EASE)}
+    assert won == both | alone
     for family, name in ((EASE, "EASE with degree exponents"), (IALS, IALS)):
         assert row(f"{name}, tuned", partial(baseline_runs, family)) in text
 

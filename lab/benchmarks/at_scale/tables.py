@@ -72,8 +72,8 @@ def description(settings: Facts) -> str:
     if "loss" not in settings:
         return f"{settings['iterations']} iterations"
     loss = {"infonce": "InfoNCE", "bpr": "BPR"}.get(settings["loss"], settings["loss"])
-    drawn = settings["n_unlabelled"]
-    return f"{loss} with {drawn} drawn item{'s' * (drawn > 1)}, {settings['epochs']} epochs"
+    sampled = settings["n_unlabelled"]
+    return f"{loss} with {sampled} sampled item{'s' * (sampled > 1)}, {settings['epochs']} epochs"
 
 
 def size_name(pairs: int) -> str:

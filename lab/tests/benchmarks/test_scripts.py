@@ -74,7 +74,7 @@ CALLS = {
         [
             "truepair: 2 iterations",
             "| 20,000 pairs | reading |",
-            "| truepair, InfoNCE with 8 drawn items, 2 epochs |",
+            "| truepair, InfoNCE with 8 sampled items, 2 epochs |",
         ],
     ),
     "prepare.py": (
