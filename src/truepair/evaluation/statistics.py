@@ -41,15 +41,11 @@ def bootstrap_interval(
         return np.asarray(numbers[codes.astype(np.int64)].reshape(count, -1).mean(axis=1))
 
     means = _in_blocks(resampled_means, resamples, len(numbers), seed, _BOOTSTRAP)
-    low, high = np.quantile(means, [1 - (p := _expanded(level, len(numbers))), p])
+    n, p = len(numbers), 1.0
+    if n > 1:  # the resampled means are spread too little, and by the normal distribution rather than by t
+        p = float(ndtr(stdtrit(n - 1, (1 + level) / 2) * np.sqrt(n / (n - 1))))
+    low, high = np.quantile(means, [1 - p, p])
     return float(low), float(high)
-
-
-def _expanded(level: float, n: int) -> float:
-    """The upper quantile of resampled means that makes up for their being spread too little, and for t."""
-    if n == 1:
-        return 1.0
-    return float(ndtr(stdtrit(n - 1, (1 + level) / 2) * np.sqrt(n / (n - 1))))
 
 
 def sign_flip_test(differences: npt.ArrayLike, *, flips: int = 10_000, seed: int = 0) -> float:

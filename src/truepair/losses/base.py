@@ -165,7 +165,7 @@ class Loss(ABC):
 
     def with_density(self, density: float) -> Self:
         """This loss with τ = `density` if τ was "density"; any other loss is unchanged."""
-        return self
+        return self.with_prior(density) if getattr(self, "tau", None) == "density" else self
 
     def with_prior(self, tau: float | Sequence[float]) -> Self:
         """This loss with τ = `tau` if τ was a word; any other loss is unchanged."""

@@ -71,10 +71,6 @@ class Debiased(Loss):
     has_floor: ClassVar[bool] = True
     tau: Prior = field(default="density", metadata={"parameter": _PRIOR})
 
-    def with_density(self, density: float) -> Self:
-        """This loss with τ = `density` where τ was "density", else unchanged."""
-        return replace(self, tau=density) if self.tau == "density" else self
-
     def with_prior(self, tau: float | Sequence[float]) -> Self:
         """This loss with τ = `tau` where τ was a word, else unchanged."""
         return replace(self, tau=_checked_prior("tau", tau)) if isinstance(self.tau, str) else self

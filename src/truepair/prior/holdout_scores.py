@@ -66,7 +66,15 @@ def gather(
     progress: bool = False,
 ) -> Evidence:
     """Train without a fifth of the positives, then score these and the unlabelled pairs."""
-    check_enough(interactions)
+    if len(interactions) < LEAST_PAIRS:
+        raise InputError(
+            f"{len(interactions):,} interactions are too few to estimate the prior; "
+            f"at least {LEAST_PAIRS} are needed. Set tau to a number or to 'density'."
+        )
+    if len(interactions) == interactions.n_users * interactions.n_items:
+        raise InputError(
+            "every user has every item: no pair is unlabelled, so there is no prior to estimate."
+        )
     split = split_random(interactions, test=HELD_OUT, seed=seed)
     train, held_out = split.train, split.test
     settings = Settings(
@@ -84,20 +92,6 @@ def gather(
     fitted = fit(Job(MF(dim=dim), BPR(), Uniform(), train, settings), engine=engine, progress=progress)
     users, items = fitted.users.cpu(), fitted.items.cpu()
     return standardise(users, items, interactions, train, held_out, seed)
-
-
-def check_enough(interactions: Interactions) -> None:
-    """Raise an error if the prior of these interactions cannot be estimated."""
-    cells = interactions.n_users * interactions.n_items
-    if len(interactions) < LEAST_PAIRS:
-        raise InputError(
-            f"{len(interactions):,} interactions are too few to estimate the prior; "
-            f"at least {LEAST_PAIRS} are needed. Set tau to a number or to 'density'."
-        )
-    if len(interactions) == cells:
-        raise InputError(
-            "every user has every item: no pair is unlabelled, so there is no prior to estimate."
-        )
 
 
 def standardise(

@@ -70,9 +70,8 @@ def _draw_ratios(axes: Axes, estimate: PriorEstimate) -> None:
     axes.axhline(dedpul, color=_GREEN, linestyle="--", label=f"DEDPUL: {dedpul:.3g}")
     what = "not recommended" if estimate.failures else "recommended"
     axes.axhline(estimate.tau, color=_ORANGE, label=f"{what}: {estimate.tau:.3g}")
-    axes.axhspan(
-        max(estimate.low, 1e-9), estimate.high, color=_ORANGE, alpha=0.15, linewidth=0, label=_interval()
-    )
+    low, label = max(estimate.low, 1e-9), f"interval, {LEVEL:.0%}"
+    axes.axhspan(low, estimate.high, color=_ORANGE, alpha=0.15, linewidth=0, label=label)
     lowest = float(ratio[ratio > 0].min(initial=1.0))
     least = min(lowest, max(estimate.low, estimate.tau / 20, lowest / 100))  # values close to 0 are cut off
     axes.set(
@@ -82,10 +81,6 @@ def _draw_ratios(axes: Axes, estimate: PriorEstimate) -> None:
     )
     axes.set_ylim(least / 1.5, 1.3)
     axes.legend(fontsize=8)
-
-
-def _interval() -> str:
-    return f"interval, {LEVEL:.0%}"
 
 
 def _draw_curve(axes: Axes, estimate: PriorEstimate) -> None:
