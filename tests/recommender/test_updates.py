@@ -363,3 +363,24 @@ def test_refusals(launch, saved):
         weighted.update(launch.new)
     with pytest.raises(InputError, match="has no effect"):
         Recommender(encoder="ease").fit(launch.old).update(launch.new, epochs=3)
+
+
+@pytest.mark.parametrize("options", [{}, {"scoring": "dot", "temperature": 1.0}], ids=["cosine", "dot"])
+def test_new_items_do_not_crowd_lists_before_they_are_refined(options):
+    """A new item has few users; fitted against users alone, new ones had 39% of all places, after a fit 6%."""
+    world = tp.simulate_world(300, 120, density=0.15, seed=4).observed
+    chance = np.random.default_rng(1)
+    late = chance.random(world.n_items) < 0.2
+    is_late = late[world.items]
+    kept = ~is_late | (chance.random(len(world)) < 0.4)
+    old, new, known = only(world, ~is_late), only(world, is_late & kept), only(world, kept)
+    parameters = {**SMALL, "popularity": 0.0, **options}
+    names = set(world.item_ids.outside(np.flatnonzero(late)).to_pylist())
+    shares = []
+    for model in (
+        Recommender(**parameters).fit(old).update(new, epochs=0),
+        Recommender(**parameters).fit(known),
+    ):
+        lists = model.recommend(k=10).column("item").to_pylist()
+        shares.append(np.mean([item in names for item in lists]))
+    assert shares[0] < shares[1] + 0.08

@@ -39,7 +39,7 @@ def with_new_rows(job: Job, start: Start, users: Mask, items: Mask) -> Start:
     data = job.interactions
     users_side = _Side(start.users.vectors.clone(), users.copy(), data.users)
     items_side = _Side(start.items.vectors.clone(), items.copy(), data.items)
-    lengths = [_typical_length(side, job.encoder) for side in (users_side, items_side)]
+    lengths = _lengths(users_side, items_side, job.encoder)
     progress = True
     while progress:
         progress = False
@@ -51,7 +51,7 @@ def with_new_rows(job: Job, start: Start, users: Mask, items: Mask) -> Start:
             if pairs.any():
                 rows = np.unique(one.codes[pairs])
                 found = _fitted(job, one, other, pairs, rows)
-                one.vectors[torch.from_numpy(rows)] = found if length is None else found * length
+                one.vectors[torch.from_numpy(rows)] = found if length is None else found * length[rows]
                 one.known[rows] = progress = True
     both = zip((start.users, start.items), (users_side, items_side), strict=True)
     new_users, new_items = (Side(side.vectors, *old[1:]) for old, side in both)
@@ -67,19 +67,34 @@ class _Side:
     codes: Codes  # [n_pairs]
 
 
-def _typical_length(side: _Side, encoder: Encoder) -> float | None:
-    """The median length of the known vectors. With cosine scores a vector's length is not seen by the loss,
-    but a step of the optimizer turns long vectors less: new ones must be of the same length. None for dot
-    products, where the length is fitted."""
-    if encoder.scoring != "cosine" or not side.known.any():
-        return None if encoder.scoring != "cosine" else 1.0
-    return float(side.vectors[torch.from_numpy(side.known)].norm(dim=1).median())
+def _lengths(users: _Side, items: _Side, encoder: Encoder) -> tuple[Tensor | None, Tensor | None]:
+    """The lengths [n, 1] that fitted vectors get; None: their own.
+
+    With cosine scores a vector's length is not seen by the loss, but a step of the optimizer turns long
+    vectors less: new ones are as long as the median. With dot products a long vector of an item is in many
+    lists. Fitted against users, an item does not compete with others, and would be too long: it gets the
+    length that known items of its popularity have.
+    """
+    if encoder.scoring == "cosine":
+        return _typical(users), _typical(items)
+    counts = np.log1p(np.bincount(items.codes, minlength=len(items.known)))
+    norms = items.vectors.norm(dim=1).numpy().astype(np.float64)
+    x, y = counts[items.known], norms[items.known]
+    if len(x) < 2 or x.min() == x.max():
+        return None, _typical(items)
+    slope, start = np.polyfit(x, y, 1)
+    return None, torch.from_numpy(np.maximum(start + slope * counts, y.min())).float()[:, None]
+
+
+def _typical(side: _Side) -> Tensor:
+    norms = side.vectors[torch.from_numpy(side.known)].norm(dim=1)
+    return torch.full((len(side.known), 1), float(norms.median()) if len(norms) else 1.0)
 
 
 def _fitted(job: Job, one: _Side, other: _Side, pairs: Mask, rows: Codes) -> Tensor:
     """The vectors [rows, dim] of new rows, by their pairs with known rows of the other side.
 
-    With cosine scores they have the length 1.
+    They have the length 1, but for those of users in dot products.
     """
     data, settings = job.interactions, job.settings
     own, theirs = one.codes[pairs], other.codes[pairs]
@@ -101,7 +116,7 @@ def _fitted(job: Job, one: _Side, other: _Side, pairs: Mask, rows: Codes) -> Ten
         fixed = torch.cat([fixed, addition[torch.from_numpy(against)]], dim=1)
     found = fold_in(fixed, encoder, job.loss, job.sampler, history, settings, popularity)
     vectors = found[:, : encoder.dim]
-    return F.normalize(vectors) if encoder.scoring == "cosine" else vectors
+    return F.normalize(vectors) if encoder.scoring == "cosine" or is_item else vectors
 
 
 def _dislikes(data: Interactions, rows: Codes, against: Codes, is_item: bool) -> Codes | None:

@@ -154,7 +154,11 @@ def _placed(start: Start, job: Job, growth: Growth) -> Start:
 
 
 def _trained(model: Model, growth: Growth, epochs: int, progress: bool) -> FitResult:
-    """The encoder after an update of this many epochs; 0 only gives vectors to those who have none."""
+    """The encoder after an update of this many epochs.
+
+    With 0, known vectors stay, and so do those of new users. New items keep what one epoch gave them: when
+    they are fitted against users, they have not competed with other items, and would be in too many lists.
+    """
     spec, everything = model.spec, growth.everything
     encoder, settings = spec.trained, spec.settings_for(len(everything), everything.n_users)
     if encoder.learns_from_features:
@@ -165,7 +169,7 @@ def _trained(model: Model, growth: Growth, epochs: int, progress: bool) -> FitRe
         )
     settings = dataclasses.replace(
         settings,
-        epochs=max(epochs, 1),
+        epochs=epochs or 1,
         learning_rate=RATE * settings.learning_rate,
         schedule="cosine",
         patience=None,
@@ -177,10 +181,13 @@ def _trained(model: Model, growth: Growth, epochs: int, progress: bool) -> FitRe
     if settings.optimizer != "adam":
         start = start.without_moments()
     start = with_new_rows(job, start, growth.trained_users, growth.trained_items)
-    if not epochs:
-        return _untrained(job, start)
     begun = dataclasses.replace(job, start=start)
     result = fit(begun, engine=spec.engine, progress=progress, keep_start=True)
+    if not epochs:
+        assert result.start is not None
+        new = torch.from_numpy(~growth.trained_items)
+        start.items.vectors[new] = result.start.items.vectors[new]
+        return _untrained(job, start)
     return dataclasses.replace(result, job=dataclasses.replace(result.job, start=None))  # it is large
 
 
