@@ -367,7 +367,7 @@ def test_refusals(launch, saved):
 
 @pytest.mark.parametrize("options", [{}, {"scoring": "dot", "temperature": 1.0}], ids=["cosine", "dot"])
 def test_new_items_do_not_crowd_lists_before_they_are_refined(options):
-    """A new item has few users; fitted against users alone, new ones had 39% of all places, after a fit 6%."""
+    """A new item has few users; fitted against users alone, they had 39% of the places, after a fit 6%."""
     world = tp.simulate_world(300, 120, density=0.15, seed=4).observed
     chance = np.random.default_rng(1)
     late = chance.random(world.n_items) < 0.2
