@@ -311,11 +311,7 @@ class Interactions:
         ids = IdMap.of(catalogue, "item")
         codes = ids.find(self.item_ids.ids, "item")
         if missing := int((codes < 0).sum()):
-            first = self.item_ids.ids[int((codes < 0).argmax())].as_py()
-            raise InputError(
-                f"the catalogue of {len(ids):,} items lacks {missing:,} items of the interactions, such as "
-                f"{first!r}; add them to it, or remove their rows."
-            )
+            raise lacking_items(ids, missing, self.item_ids.ids[int((codes < 0).argmax())].as_py())
         return self.recoded(np.arange(self.n_users), codes, self.user_ids, ids)
 
     def with_dislikes(self, most: float, least: float | None = None) -> Interactions:
@@ -452,14 +448,14 @@ def without_columns(
 ) -> Interactions:
     """The same pairs and dislikes without these columns, on the same arrays; with this history, if any."""
     made, origin = copy(whole), Origin(whole.origin.policy)
-    for name in ("hash", "weight_in_history"):
+    for name in ("hash", "weight_in_history", "log"):
         made.__dict__.pop(name, None)
     settle(made, **dict.fromkeys(columns), history=whole.history if history is None else history)
-    settle(made, time_kind="clock" if made.time is None else whole.time_kind)
     if "time" not in columns:
         log = None if whole.origin.log is None else whole.origin.log.without(columns)
         origin = whole.origin._replace(log=log)
-    return made.made_from(origin)
+    settle(made, time_kind="clock" if made.time is None else whole.time_kind, origin=origin)
+    return made
 
 
 def trusted_interactions(
@@ -477,6 +473,14 @@ def trusted_interactions(
         if isinstance(value, np.ndarray):
             _read_only(value)
     return made
+
+
+def lacking_items(catalogue: IdMap, missing: int, first: object) -> InputError:
+    """The error of a catalogue without some items of the interactions."""
+    return InputError(
+        f"the catalogue of {len(catalogue):,} items lacks {missing:,} items of the interactions, such as "
+        f"{first!r}; add them to it, or remove their rows."
+    )
 
 
 def dislikes_note(n: int) -> Step:

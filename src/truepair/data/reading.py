@@ -142,10 +142,7 @@ class _Rows:
         if left == total:
             return self
         if left == 0:
-            raise InputError(
-                f"{self.raw.source}: no row is left, all {total:,} rows have a {what}; "
-                "check that column, or lower the bound."
-            )
+            raise no_row_left_error(self.raw.source, total, what)
         columns = {role: column.filter(keep) for role, column in self.columns.items()}
         removed = [_count(self.columns[role]) - _count(columns[role]) for role in ("user", "item")]
         return _Rows(self.raw, columns, [*self.steps, Step(what, total - left, *removed)])
@@ -198,6 +195,13 @@ def missing_error(raw: Raw, role: str, count: int, first: int, total: int) -> In
     return InputError(
         f"{raw.source}: {count:,} of {total:,} rows have no {role} (null, NaN, infinite or empty), the first "
         f"at {raw.place(first)}; correct them, or pass missing='drop' to remove them."
+    )
+
+
+def no_row_left_error(source: str, n: int, what: str) -> InputError:
+    """The error where a rule removes all rows."""
+    return InputError(
+        f"{source}: no row is left, all {n:,} rows have a {what}; check that column, or lower the bound."
     )
 
 

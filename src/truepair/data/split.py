@@ -8,13 +8,10 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from truepair.data.exchangeability import unlike_train
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, settle
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -17,9 +17,9 @@ import numpy as np
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions, Origin
-from truepair.data.log import Log, Values, positions
+from truepair.data.log import Log, Mask, Values, positions
 from truepair.data.rows.pairs import interactions_of
-from truepair.data.split import Mask, Split, counted_note
+from truepair.data.split import Split, counted_note
 from truepair.errors import InputError, check_choice, check_number, check_whole
 from truepair.randomness import random_bits, random_order, stream_key
 from truepair.storage.types import Array

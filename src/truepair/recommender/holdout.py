@@ -9,12 +9,12 @@ import numpy as np
 
 from truepair.data.ids import pair_keys
 from truepair.data.interactions import Interactions, Origin, without_columns
-from truepair.data.log import Log, joined_log
+from truepair.data.log import Log, Mask, joined_log
 from truepair.data.prepared.opening import is_prepared, open_prepared
 from truepair.data.reading import read_interactions
 from truepair.data.rows.options import RULES, ReadOptions
 from truepair.data.rows.pairs import interactions_of
-from truepair.data.split import Mask, Split, disjoint_split
+from truepair.data.split import Split, disjoint_split
 from truepair.data.split_recipes import (
     cut_log,
     last_counts,

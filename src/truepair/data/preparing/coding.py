@@ -11,13 +11,13 @@ from uuid import UUID
 import pyarrow as pa
 
 from truepair.data.ids import IdMap, storage_of
+from truepair.data.interactions import lacking_items
 from truepair.data.prepared.array_files import ArrayFile
 from truepair.data.prepared.id_files import ARROW_TYPES, id_type, write_ids
 from truepair.data.preparing.row_files import Block, whole_users
 from truepair.data.preparing.work import Done, Work
 from truepair.data.reading import catalogue_ids
 from truepair.data.rows.options import ReadOptions
-from truepair.errors import InputError
 from truepair.storage.types import Ids, Json
 
 _AT_ONCE = 1 << 20  # rows of a block, and more until its last user ends
@@ -47,20 +47,17 @@ def _sorted_ids(work: Work, role: str, kind: str) -> Iterator[pa.Array]:
 
 def _catalogue(work: Work, kind: str, items: Ids) -> str:
     """Make the table of the catalogue's ids; their type. An error if it lacks an item of the rows."""
-    ids = IdMap.of(catalogue_ids(items, ARROW_TYPES[kind]), "item").ids
-    IdMap(ids).find(pa.nulls(0, ARROW_TYPES[kind]), "item")  # raises if the types do not fit together
+    known = IdMap.of(catalogue_ids(items, ARROW_TYPES[kind]), "item")
+    known.find(pa.nulls(0, ARROW_TYPES[kind]), "item")  # raises if the types do not fit together
     work.db.execute("drop table if exists catalogue")
-    work.db.from_arrow(pa.table({"id": storage_of(ids)})).create("catalogue")
+    work.db.from_arrow(pa.table({"id": storage_of(known.ids)})).create("catalogue")
     lacking = (
         "from (select distinct item from rows where mark = 0) where item not in (select id from catalogue)"
     )
     if missing := work.value(f"select count(*) {lacking}"):
         first = work.value(f"select item {lacking} order by item limit 1")
-        raise InputError(
-            f"the catalogue of {len(ids):,} items lacks {missing:,} items of the interactions, such as "
-            f"{UUID(bytes=first) if kind == 'uuid' else first!r}; add them to it, or remove their rows."
-        )
-    return id_type(ids.type)
+        raise lacking_items(known, missing, UUID(bytes=first) if kind == "uuid" else first)
+    return id_type(known.ids.type)
 
 
 def coded_rows(work: Work, staged: Json, options: ReadOptions) -> Iterator[Block]:

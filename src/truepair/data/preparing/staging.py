@@ -17,11 +17,11 @@ import pyarrow as pa
 from truepair.data.columns import Raw
 from truepair.data.ids import restored, storage_of
 from truepair.data.interactions import EXTRA, Step
-from truepair.data.log import Policy
+from truepair.data.log import Mask, Policy
 from truepair.data.prepared.id_files import id_type
 from truepair.data.preparing.texts import Columns, Texts
 from truepair.data.preparing.work import Advance, Done, Work
-from truepair.data.reading import absent_rows, missing_error, read_columns
+from truepair.data.reading import absent_rows, missing_error, no_row_left_error, read_columns
 from truepair.data.rows.options import ReadOptions
 from truepair.data.rows.weighting import Clock, clock_of, given_now
 from truepair.errors import InputError
@@ -29,8 +29,6 @@ from truepair.storage.types import Source
 
 _KEPT, _MISSING, _IGNORED, _LOW = 0, 1, 2, 3  # marks of rows, in the order of the rules
 _AT_ONCE = 1 << 19  # rows that are inserted at once
-
-Mask = npt.NDArray[np.bool_]
 
 
 def stage(work: Work, source: Source, options: ReadOptions, advance: Advance) -> Done:
@@ -235,10 +233,7 @@ def _removed(
     ):
         if rows := counts.get(mark, 0):
             if rows == total:
-                raise InputError(
-                    f"{raw.source}: no row is left, all {total:,} rows have a {what}; check that column, or "
-                    "lower the bound."
-                )
+                raise no_row_left_error(raw.source, total, what)
             total -= rows
             steps.append(Step(what, rows, *(of_role.get(mark, 0) for of_role in left)))
         if mark == _MISSING:
