@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from truepair.data.ids import IdMap
+from truepair.data.ids import IdMap, storage_of
 from truepair.data.prepared.array_files import ArrayFile, ArrayWriter
 from truepair.errors import InputError, StorageError, check_choice
 from truepair.storage.types import Array
@@ -79,11 +79,9 @@ def id_arrays(ids: IdMap) -> dict[str, Array]:
     kind = id_type(ids.ids.type)
     if kind in ("int64", "uint64"):
         return {"values": np.array(ids.ids.to_numpy()).view(np.int64)}
-    if kind == "uuid":
-        places, content = _bytes_of(ids.ids.storage.cast(pa.large_binary()))
-        return {"values": content.copy()}
-    places, content = _bytes_of(ids.ids.cast(pa.large_binary()))
-    return {"values": content.copy(), "starts": places - places[0]}
+    places, content = _bytes_of(storage_of(ids.ids).cast(pa.large_binary()))
+    values = {"values": content.copy()}
+    return values if kind == "uuid" else {**values, "starts": places - places[0]}
 
 
 def ids_of_arrays(what: str, kind: str, arrays: Mapping[str, Array]) -> IdMap:
