@@ -285,9 +285,17 @@ def test_a_service_that_is_gone_says_what_to_do(watch):
 def test_decisions_are_shown_and_a_rollback_asks_first(watch):
     window = watch()
     one = {"decision": "promoted", "reason": "not worse " + SCRIPT, "version": 3, "against": 2, "people": 120,
+           "needed": 97,
            "metric": "ndcg@20", "candidate": {"mean": 0.13, "low": 0.12, "high": 0.14}, "p": 0.012,
            "running": None, "difference": None, "time": "2026-01-31T12:00:00+00:00"}  # fmt: skip
-    running = {"version": 3, "versions": [0, 2, 3], "every_seconds": 21600.0, "next": None, "training": False}
+    running = {
+        "version": 3,
+        "versions": [0, 2, 3],
+        "every_seconds": 21600.0,
+        "next": None,
+        "training": False,
+        "margin": 0.02,
+    }
     asked = []
 
     def answer(route):
@@ -308,6 +316,9 @@ def test_decisions_are_shown_and_a_rollback_asks_first(watch):
     page.locator(".log > li").wait_for()
     assert page.locator(".log").inner_text().count(SCRIPT) == 1
     assert page.get_by_text("every 6 hours").count() == 1
+    assert page.get_by_text("a candidate that loses less than 2% of the score").count() == 1
+    page.locator(".log summary").click()
+    assert "Users needed" in page.locator(".log").inner_text()
     page.get_by_role("button", name="Roll back").click()
     page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
     assert asked == []

@@ -82,6 +82,10 @@ CALLS = {
         ["| prepare | text | 10,000 |", "| read | text | 10,000 |"],
     ),
     "reading.py": (["--data", "{data}"], ["ml-100k/u.data: <Interactions", "gowalla/train.txt: not in"]),
+    "retraining_guard.py": (
+        ["--quick"],
+        ["| margin 2% | untrained | ", "| 1% worse | margin, served model |"],
+    ),
     "serving.py": (
         ["--quick"],
         ["fold-in of 5 items: median", "| 40 | gathered | 2 |", "| 40 | index | 2 |"],
