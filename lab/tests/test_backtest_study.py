@@ -51,3 +51,21 @@ def test_the_page_has_both_sizes_of_batches(case):
         runs = [line for line in map(json.loads, texts) if line["settings"] == settings]
         value, time = (of_retrain(runs, figure) for figure in ("value", "seconds"))
         assert row.endswith(f"| {value:.1%} | {time:.0%} |")
+
+
+def test_the_page_has_each_seed_and_the_share_of_new_users():
+    page = " ".join((LAB.parent / "docs" / "backtest.md").read_text().split())
+    kept = {
+        case: (LAB / "results" / "backtest" / f"{case.replace(' ', '-')}.jsonl").read_text() for case in NAMES
+    }
+    runs = {
+        case: [line for line in map(json.loads, text.splitlines()) if line["settings"] == "default batches"]
+        for case, text in kept.items()
+    }
+    slow, fast = ([f"{of_retrain([run], 'value'):.1%}" for run in runs[case]] for case in list(NAMES)[:2])
+    assert f"{slow[0]}, {slow[1]} and {slow[2]} in the slow world; {fast[0]}, {fast[1]} and {fast[2]}" in page
+    (run,) = runs["ml-100k"]
+    new = [period["new_user_share"] for period in run["periods"]]
+    known = [cell["known_users"] for cell in run["cells"]]
+    assert f"{min(new):.0%} to {max(new):.0%} of a period's pairs are of new users" in page
+    assert f"Only {min(known)} to {max(known)} known users are judged in a period" in page

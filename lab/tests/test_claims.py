@@ -283,6 +283,10 @@ def test_cold_items(case, at, capsys):
                 [short(one[key]) for key in ("all ndcg", "all recall", "mixed ndcg")] for one in measured
             ]
             assert [row[1:] for row in shown[-5:]] == cells
+    ndcg = {line[:18].strip(): float(line.split()[2]) for line in lines if " ±" in line}
+    times = f"{ndcg['hybrid map'] / ndcg['random given']:.1f}"
+    said = flat(sections(read(ROOT / "docs" / "cold-items.md"))["what-it-gains"])
+    assert f"{times} " in said.partition("themselves ")[2].partition("times as well")[0]
 
 
 def test_prepare():
@@ -301,12 +305,31 @@ def test_prepare():
             f"{run['folder bytes'] / 1e6:.0f} MB",
             f"{most / 1e9:.1f} GB" if most > 1e9 else f"{most / 1e6:.0f} MB",
         ]
+    for ids in ("integers", "text"):  # "CPU seconds grow 11 times"
+        assert round(found[ids, 10**8]["cpu seconds"] / found[ids, 10**7]["cpu seconds"]) == 11
 
 
 def test_the_tables_of_als():
     page = read(ROOT / "docs" / "scale.md")
     sizes = [json.loads(read(RESULTS / "scale" / f"peers-1e{power}.json")) for power in (6, 7, 8)]
     assert tables.rebuilt(page, sizes) == page
+    rows = [
+        row
+        for row in rows_of(ROOT / "docs" / "scale.md", "against-als-at-scale")
+        if " iterations" in row[0] or "epochs" in row[0]
+    ]
+    until = [float(row[5].removesuffix(" s")) for row in rows]
+    ends = [float(row[3]) for row in rows]
+    own, spark = ([until[at + k] / until[at + 1] for at in (0, 3, 6)] for k in (0, 2))
+    said = flat(sections(page)["against-als-at-scale"])
+    assert (
+        f"takes {own[0]:.1f} times as long at 10⁶ pairs, {own[1]:.1f} times at 10⁷ and {own[2]:.1f} times"
+        in said
+    )
+    assert f"Spark {spark[0]:.0f}, {spark[1]:.0f} and {spark[2]:.1f} times" in said
+    above = [f"{ends[at] / ends[at + 1] - 1:.0%}" for at in (3, 6)]
+    assert f"highest at 10⁷ and 10⁸, {above[0]} and {above[1]} above implicit" in said
+    assert f"is {short(100 * (ends[1] / ends[0] - 1), 1)}% above it" in said
 
 
 @pytest.mark.long

@@ -397,6 +397,9 @@ def test_the_table_of_the_readme():
     both = {(case, family) for case in ("ml-1m", "gowalla", "yelp2018") for family in (EASE, IALS)}
     alone = {("kuairec", IALS), ("jester", IALS), ("world-sparse", EASE), ("world-medium", EASE)}
     assert won == both | alone
+    chosen = {study().baselines[case, EASE].runs[0].method for case in CASES}
+    assert chosen == {"ease-powers"}  # "which validation prefers in all ten cases"
+    assert len(CASES) == 10
     for family, name in ((EASE, "EASE with degree exponents"), (IALS, IALS)):
         assert row(f"{name}, tuned", partial(baseline_runs, family)) in text
 
