@@ -1,6 +1,8 @@
 """Automatic settings on the command line: what is printed, a budget, and commands that have none."""
 
+import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from test_cli import as_json, failed, good
 
 import truepair as tp
 from truepair.data.simulation import simulate_world
+from truepair.evaluation import Validation
 from truepair.models.closed_forms import EASE
 
 SHORT = ["--epochs", "2", "--metric", "ndcg@10", "--device", "cpu"]
@@ -59,3 +62,27 @@ def test_commands_that_compare_or_search_have_fixed_settings(clicks):
     assert "auto has no effect here" in failed("tune", clicks, "--trials", "2", "--no-auto")
     found = as_json("compare", clicks, "--losses", "infonce,popular", *SHORT)
     assert found["losses"]
+
+
+@pytest.mark.parametrize("budget", [[], ["--budget", "1h"]])
+def test_an_interrupted_search_is_continued_by_the_same_command(clicks, monkeypatch, budget):
+    judge, n_judged = Validation.__call__, []
+
+    def interrupted(validation, state):
+        n_judged.append(state.epoch)
+        if len(n_judged) == 4:
+            raise KeyboardInterrupt
+        return judge(validation, state)
+
+    monkeypatch.setattr(Validation, "__call__", interrupted)
+    args = ["fit", clicks, "-o", "m", *SHORT, *budget]
+    said = failed(*args, code=130)
+    assert "m.checkpoint.settings holds the automatic settings, or the runs so far. To continue:" in said
+    assert said.splitlines()[-1] == f"  truepair {shlex.join(args)}"
+    n_runs = len(json.loads(Path("m.checkpoint.settings").read_text())["runs"])
+    assert n_runs >= 2
+    again = good(*args)
+    assert "continuing from m.checkpoint.settings" in again.stderr
+    n_trials = len(tp.load("m").facts_["automatic"]["trials"])
+    assert len(n_judged) - 4 <= n_trials - n_runs  # a first run may count twice: it is timed
+    assert [path.name for path in Path().glob("m*")] == ["m"]

@@ -68,8 +68,8 @@ def fit(
     else:
         data = reading.prepared_split(source) or reading.interactions(source, not console.quiet)
         console.say(described(data))
-    if kept is not None and kept.exists():
-        console.say(f"continuing from {kept}")
+    if before := _left(kept):
+        console.say(f"continuing from {next(iter(before))}")
     try:
         tables = {"item_features": args.item_features, "user_features": args.user_features}
         model.fit(data, budget=args.budget, checkpoint=kept, progress=not console.quiet, **tables)
@@ -78,17 +78,14 @@ def fit(
         tested = _tested(model, cast("tp.Split", data)) if args.test is not None else {}
         model.save(args.output, updatable=not args.no_optimizer)
     except KeyboardInterrupt:
-        if ranks.is_first and kept is not None and kept.exists():
-            raise to_be_continued(ctx, f"{kept} holds the finished epochs") from None
+        for left, what in _left(kept).items() if ranks.is_first else ():
+            raise to_be_continued(ctx, f"{left} holds {what}") from None
         if ranks.is_first:
-            typer.echo("interrupted before the end of the first epoch; there is no checkpoint.", err=True)
+            typer.echo("interrupted before the end of the first run or epoch; nothing is kept.", err=True)
         raise typer.Exit(EXIT_CODE) from None
-    if kept is not None:
-        from truepair.search.settings_file import settings_file
-
-        for left in (kept, settings_file(kept)):
-            with contextlib.suppress(OSError):
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
+    for left in _left(kept):
+        with contextlib.suppress(OSError):
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
     facts = {"source": without_password(source), "model": str(args.output), **_facts(model)}
     console.done(_summary(model, tested, args.output), {**facts, "test": tested})
 
@@ -104,6 +101,17 @@ def _checkpoint(model: tp.Recommender, output: Path, given: Path | None) -> Path
     if kept == output:
         raise InputError(f"--checkpoint and --output are both {output}; use two different files.")
     return kept
+
+
+def _left(checkpoint: Path | None) -> dict[Path, str]:
+    """What an interrupted fit left to continue from: its files, and what is in them."""
+    if checkpoint is None:
+        return {}
+    from truepair.search.settings_file import settings_file
+
+    settings = settings_file(checkpoint)
+    kept = {checkpoint: "the finished epochs", settings: "the automatic settings, or the runs so far"}
+    return {path: what for path, what in kept.items() if path.exists()}
 
 
 def _tested(model: tp.Recommender, split: tp.Split) -> Json:
