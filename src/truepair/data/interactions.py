@@ -335,7 +335,8 @@ class Interactions:
         history = (*kept.history, dislikes_note(len(disliked)))
         if kept.disliked is not None:
             disliked = np.union1d(disliked, kept.disliked)
-        return replace(kept.take(rating > most), disliked=disliked, history=history)
+        made = replace(kept.take(rating > most), disliked=disliked, history=history)
+        return made.made_from(Origin(Policy(table=self.origin.policy.table)))
 
     def with_disliked(self, user_ids: Ids, item_ids: Ids) -> Interactions:
         """The same pairs, with these pairs of ids as dislikes; their users and items become known."""
@@ -344,7 +345,8 @@ class Interactions:
         found = self.among(users, items)
         keys = pair_keys(users.find(user_ids, "user"), items.find(item_ids, "item"), len(items))
         keys = np.unique(keys if found.disliked is None else np.append(keys, found.disliked))
-        return replace(found, disliked=keys, history=(*self.history, dislikes_note(len(keys))))
+        made = replace(found, disliked=keys, history=(*self.history, dislikes_note(len(keys))))
+        return made.made_from(Origin(Policy(table=self.origin.policy.table)))
 
     @cached_property
     def dislikes(self) -> Interactions | None:

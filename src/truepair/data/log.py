@@ -29,6 +29,8 @@ class Policy:
     counts: str | None = None
     reading: Mapping[str, Any] | None = None
     """The options of reading that say what rows mean, as far as they were given; None: nothing was read."""
+    table: str = field(default="arrow", compare=False)
+    """The type of the table that was read, which lists of a model have, too."""
 
     @property
     def changes_weights(self) -> bool:
@@ -131,7 +133,7 @@ class Log:
         policy = self.policy
         if "weight" in columns:
             kept = "last" if policy.duplicates in ("strongest", "sum") else policy.duplicates
-            policy = Policy(kept, reading=policy.reading)
+            policy = Policy(kept, reading=policy.reading, table=policy.table)
         if "rating" in columns and policy.duplicates == "max":
             policy = replace(policy, duplicates="last")
         nothing: dict[str, Any] = dict.fromkeys(columns)

@@ -29,6 +29,7 @@ from truepair.data.rows.options import ReadOptions, with_options
 from truepair.data.rows.pairs import DUPLICATES, Repeats, codes_of, has_ties, merge, part_dislikes, repeats
 from truepair.data.rows.weighting import Weighting, kind_texts
 from truepair.data.sources.file_opening import expanded
+from truepair.data.sources.in_memory import table_type
 from truepair.data.split import Split
 from truepair.errors import InputError
 from truepair.storage.types import Ids, Source
@@ -96,7 +97,7 @@ def read_interactions(source: Source, options: ReadOptions) -> Interactions:
         if "disliked" in rows.columns:
             liked = pc.or_(liked, rows.columns["disliked"])
         rows = rows.filter(liked, f"rating below {options.min_rating:g}")
-    found = _interactions(rows, options.policy)
+    found = _interactions(rows, replace(options.policy, table=table_type(source)))
     if options.chronological and raw.order == "user":
         found = _in_order_of_users(found)
     if options.items is not None:

@@ -12,6 +12,7 @@ import numpy as np
 from truepair.data.exchangeability import unlike_train
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, settle
+from truepair.storage.notebook import html_table
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -68,6 +69,13 @@ class Split:
 
     def __hash__(self) -> int:
         return hash(self.hash)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (name, int((part.user_counts > 0).sum()), int((part.item_counts > 0).sum()), len(part))
+            for name, part in self.parts.items()
+        ]
+        return html_table(f"Split {self.recipe}", rows, ["", "users", "items", "pairs"], self.notes)
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{name} {len(part):,}" for name, part in self.parts.items())

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 
 from truepair.data.ids import Codes
 from truepair.errors import InputError, settle
 from truepair.evaluation.metrics import CATALOGUE_METRICS, METRICS, Floats, parse_metric
 from truepair.evaluation.statistics import bootstrap_interval
 from truepair.evaluation.task import COLD, Cold
-from truepair.storage.types import Array
+from truepair.storage.notebook import html_table
+from truepair.storage.types import Array, Table
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,7 +67,7 @@ class Evaluation:
         """The mean over users of a metric; for coverage, novelty and gini, the value itself."""
         if name in self.means or name in self.catalogue:
             return self.means[name] if name in self.means else self.catalogue[name]
-        raise self._not_evaluated(name, [*METRICS, *(CATALOGUE_METRICS if self.catalogue else ())])
+        raise self._not_evaluated(name, self._metrics)
 
     def values(self, name: str) -> Floats:
         """A metric of each user, in the order of `users`."""
@@ -81,20 +83,53 @@ class Evaluation:
         """The bootstrap interval over users of a metric's mean."""
         return bootstrap_interval(self.values(name), level, seed=seed)
 
+    def to_dict(self) -> dict[str, float]:
+        """The means by names such as "ndcg@20", with coverage, novelty and gini."""
+        return {**self.means, **self.catalogue}
+
+    def to_frame(self) -> Table:
+        """A table of pandas with a row for each number of `to_dict`: metric, k (null for "auc"), value."""
+        names = [name.partition("@") for name in self.to_dict()]
+        ks = [int(k) if k else None for _, _, k in names]
+        values = list(self.to_dict().values())
+        return pa.table({"metric": [name for name, _, _ in names], "k": ks, "value": values}).to_pandas()
+
+    @property
+    def _metrics(self) -> list[str]:
+        """Those that are measured at each K."""
+        return [*METRICS, *(CATALOGUE_METRICS if self.catalogue else ())]
+
+    def _repr_html_(self) -> str:
+        rows: list[list[object]] = [
+            [metric, *(self.mean(f"{metric}@{k}") for k in self.ks)] for metric in self._metrics
+        ]
+        rows += [["auc", self.means["auc"]]] if "auc" in self.means else []
+        notes = [*self._group_lines()[-1:], self._counts()]
+        found = html_table("Evaluation", rows, ["", *(f"@{k}" for k in self.ks)], notes)
+        if not len(self.cold_users):
+            return found
+        shown = ["users", *self._group_metrics]
+        groups = [[name, *(group.get(metric, "") for metric in shown)] for name, group in self.groups.items()]
+        return found + html_table("Users", groups, ["", *shown])
+
     def table(self) -> str:
         """All means as text: a row a metric, a column a K; then the groups of users."""
         rows = ["".join([f"{'':10}", *(f"{f'@{k}':>9}" for k in self.ks)])]
-        for metric in [*METRICS, *(CATALOGUE_METRICS if self.catalogue else ())]:
+        for metric in self._metrics:
             figures = (f"{self.mean(f'{metric}@{k}'):9.4f}" for k in self.ks)
             rows.append("".join([f"{metric:10}", *figures]))
         rows += [f"{'auc':10}{self.means['auc']:9.4f}"] if "auc" in self.means else []
         return "\n".join([*rows, *self._group_lines(), self._counts()])
 
+    @property
+    def _group_metrics(self) -> list[str]:
+        return [f"ndcg@{self.ks[-1]}", f"recall@{self.ks[-1]}"]
+
     def _group_lines(self) -> list[str]:
         """A line for each group, if there are users without a trained pair."""
         if not len(self.cold_users):
             return []
-        shown = [f"ndcg@{self.ks[-1]}", f"recall@{self.ks[-1]}"]
+        shown = self._group_metrics
         lines = [f"{'':16}{'users':>9}" + "".join(f"{name:>11}" for name in shown)]
         for name, group in self.groups.items():
             figures = "".join(f"{group[metric]:11.4f}" if group["users"] else f"{'':11}" for metric in shown)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from truepair.data.ids import Codes, IdMap, canonical_ids
 from truepair.errors import InputError
+from truepair.storage.notebook import show_arrow_tables
 from truepair.storage.types import Ids, Table
 
 Unknown = Literal["error", "drop", "popular"]
@@ -45,24 +46,16 @@ def codes_of(ids: IdMap, values: Ids, what: str, unknown: str, remedy: str | Non
     return codes
 
 
-Output = Literal["arrow", "pandas", "polars"]
 OUTPUTS = ("arrow", "pandas", "polars")
 
 
-def output_of(source: object) -> Output:
-    """The table type for results: that of `source` if it is pandas or polars, else Arrow."""
-    family = type(source).__module__.partition(".")[0]
-    if family == "pandas":
-        return "pandas"
-    return "polars" if family == "polars" else "arrow"
-
-
-def to_output(table: pa.Table, output: Output) -> Table:
-    """The table as pandas, polars or pyarrow."""
+def to_output(table: pa.Table, output: str) -> Table:
+    """The table as pandas, polars or pyarrow, which a notebook shows as HTML."""
     if output == "pandas":
         return table.to_pandas()
     if output == "polars":
         import polars
 
         return polars.from_arrow(table)
+    show_arrow_tables()
     return table

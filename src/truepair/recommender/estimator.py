@@ -10,13 +10,14 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 
 from truepair.data.interactions import Interactions
+from truepair.data.sources.in_memory import table_type
 from truepair.data.split import Split
 from truepair.errors import InputError, check_type
 from truepair.evaluation import Evaluation, evaluate
 from truepair.evaluation.task import Cold
 from truepair.models.factor_matrices import Rows
 from truepair.recommender import lists
-from truepair.recommender.caller import Output, Unknown, output_of, to_output
+from truepair.recommender.caller import Unknown, to_output
 from truepair.recommender.features.new_items import add_items
 from truepair.recommender.features.tables import FeatureTables
 from truepair.recommender.fitting import fit_split
@@ -29,6 +30,7 @@ from truepair.recommender.updating.update import updated
 from truepair.search.automatic import chosen_settings
 from truepair.spec import Spec
 from truepair.spec.parameters import Parameters
+from truepair.storage.notebook import html_table
 from truepair.storage.types import Ids, Source, Table
 from truepair.training import Job
 
@@ -94,6 +96,12 @@ class Recommender(Parameters):
         disliked = interactions.disliked is not None
         return Spec.of(self.get_params(), disliked=disliked, unused="drop").job(interactions)
 
+    def _repr_html_(self) -> str:
+        state, rows = "not fitted", {**self.given()}
+        if hasattr(self, "model_"):
+            state, rows = repr(self.model_), with_model(self.model_).given() | self.facts_["metrics"]
+        return html_table(f"Recommender, {state}", rows.items())
+
     def __repr__(self) -> str:
         given = [f"{name}={value!r}" for name, value in self.given().items()]
         return f"Recommender({', '.join([*given, repr(self.model_)] if hasattr(self, 'model_') else given)})"
@@ -143,7 +151,7 @@ class Recommender(Parameters):
         tables = FeatureTables.of(spec.encoder, split.train, item_features, user_features)
         choice = chosen_settings(spec, split, budget, checkpoint, progress, tables)
         self.model_, self.result_ = fit_split(choice.spec, split, checkpoint, progress, choice.facts, tables)
-        self.output_ = output_of(interactions)
+        self.output_ = table_type(split.train)
         return self
 
     def _nothing_held_out(self, spec: Spec) -> str:
@@ -294,7 +302,7 @@ class Recommender(Parameters):
 
     def score(self, pairs: Source) -> Table:
         """The table of pairs with their scores, those of `recommend`; a higher score ranks higher."""
-        return to_output(lists.score_pairs(self._fitted(), pairs), output_of(pairs))
+        return to_output(lists.score_pairs(self._fitted(), pairs), table_type(pairs, self.output_))
 
     def fold_in(
         self, history: Source, *, unknown: Literal["error", "drop"] = "error", **reading: Any
@@ -305,7 +313,8 @@ class Recommender(Parameters):
         result is exact. The users of the result are those of `history` with at least one known item. Options
         of `read_interactions` are taken, too; without them every row is a like.
         """
-        return with_model(fold_in_users(self._fitted(), history, unknown, reading), output_of(history))
+        folded = fold_in_users(self._fitted(), history, unknown, reading)
+        return with_model(folded, table_type(history, self.output_))
 
     # --- updating --------------------------------------------------------------------------------------
 
@@ -379,7 +388,7 @@ class Recommender(Parameters):
         return with_model(*load_model(path))
 
 
-def with_model(model: Model, output: Output = "arrow") -> Recommender:
+def with_model(model: Model, output: str = "arrow") -> Recommender:
     """The recommender of a fitted model; its parameters are those of the model's spec."""
     recommender = Recommender().set_params(**model.spec.parameters())
     recommender.model_, recommender.output_ = model, output

@@ -6,7 +6,7 @@ docs/file-format.md describes the file. Opening a file runs no code of it, and e
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from truepair.models.factor_matrices import Rows, by_columns
 from truepair.models.feature_map import FeatureMap
 from truepair.models.scorer import Scorer
 from truepair.models.start import Side, Start
-from truepair.recommender.caller import OUTPUTS, Output
+from truepair.recommender.caller import OUTPUTS
 from truepair.recommender.model import UPDATES, Model
 from truepair.recommender.model_file_v1 import upgraded
 from truepair.recommender.stored_parts import Tensors, divided, sparse_rows, spec_of_file, stored
@@ -53,7 +53,7 @@ class Stored(NamedTuple):
     """What a file holds."""
 
     model: Model
-    output: Output
+    output: str
 
 
 def save_model(path: str | Path, model: Model, output: str = "arrow", updatable: bool = True) -> None:
@@ -149,7 +149,7 @@ def _checked(tensors: Tensors, described: Json, facts: Json) -> Stored:
         new_pairs=check_whole("new pairs", described.get("new pairs", new_pairs), 0),
         facts=facts,
     )  # fmt: skip
-    return Stored(model, cast(Output, check_choice("output", described["output"], OUTPUTS)))
+    return Stored(model, check_choice("output", described["output"], OUTPUTS))
 
 
 # --- the parts of a scorer -------------------------------------------------------------------------------

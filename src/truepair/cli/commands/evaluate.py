@@ -65,7 +65,7 @@ def evaluate(model: ModelFile, args: EvaluateOptions, reading: Reading, console:
     remarks = [f"{count:,} interactions left out: {why}" for why, count in left_out.items() if count]
     text = f"{metric} {mean:.4f} [{low:.4f}, {high:.4f}] (95% over users)"
     facts: Json = {"users": found.n_users, "cold": found.cold, "groups": found.groups, "metric": metric}
-    facts |= {"mean": mean, "interval": [low, high], "metrics": {**found.means, **found.catalogue}}
+    facts |= {"mean": mean, "interval": [low, high], "metrics": found.to_dict()}
     console.give("\n".join([found.table(), *remarks, text]), {**facts, "left_out": left_out})
 
 
@@ -169,7 +169,7 @@ def compare(
         name: {
             "mean": found.mean(first.metric),
             "interval": list(found.interval(first.metric)),
-            "metrics": {**found.means, **found.catalogue},
+            "metrics": found.to_dict(),
             "groups": found.groups,
             "runs": [{**facts, "test": one.mean(first.metric)} for facts, one in runs[name]],
             "against_baseline": {**asdict(against[name]), "verdict": against[name].verdict}

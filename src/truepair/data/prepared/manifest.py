@@ -64,6 +64,7 @@ class Manifest:
         """The content of the file, without its checksum."""
         values = asdict(self)
         arrays = values.pop("arrays")
+        values["policy"].pop("table")  # of the caller who opens the folder
         for described in arrays.values():
             described.pop("file")
         sizes = {role: values.pop(role) for role in ("users", "items")}

@@ -10,9 +10,21 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from truepair.data.columns import BY_POSITION, Raw
-from truepair.data.interactions import Step
+from truepair.data.interactions import Interactions, Step
 from truepair.errors import InputError
 from truepair.storage.types import Array, Source, Table
+
+
+def table_type(source: object, default: str = "arrow") -> str:
+    """The type of tables for results: that of a table of the caller, or of the one that was read.
+
+    >>> table_type({"user": [1], "item": [2]})
+    'arrow'
+    """
+    if isinstance(source, Interactions):
+        return source.origin.policy.table
+    family = type(source).__module__.partition(".")[0]
+    return {"pandas": "pandas", "polars": "polars", "pyarrow": "arrow"}.get(family, default)
 
 
 def memory_source(source: Source) -> Raw:
