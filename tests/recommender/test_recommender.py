@@ -1118,7 +1118,7 @@ def test_vectors_are_of_trained_users_and_listed_items_in_the_callers_table_type
         read_interactions(clicks), read_interactions({"user": ["cat", "ann"], "item": ["tea", "roll"]})
     )
     fitted = Recommender(dim=4, epochs=2).fit(with_unknown)
-    assert fitted.vectors("users")["user"].to_pylist() == ["ann", "bob"]
+    assert fitted.vectors("users").user.tolist() == ["ann", "bob"]
     assert fitted.vectors()["item"].to_pylist() == ["jam", "milk", "tea"]
 
 
