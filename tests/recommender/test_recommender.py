@@ -1119,7 +1119,7 @@ def test_vectors_are_of_trained_users_and_listed_items_in_the_callers_table_type
     )
     fitted = Recommender(dim=4, epochs=2).fit(with_unknown)
     assert fitted.vectors("users").user.tolist() == ["ann", "bob"]
-    assert fitted.vectors()["item"].to_pylist() == ["jam", "milk", "tea"]
+    assert fitted.vectors().item.tolist() == ["jam", "milk", "tea"]
 
 
 @pytest.mark.parametrize("parameters", [{"encoder": "ease"}, {"encoder": "popular"}, {"blend": "ease"}])
