@@ -10,8 +10,8 @@ from scipy.special import ndtri, stdtr
 
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
-from truepair.evaluation import Evaluation, compare
-from truepair.evaluation.comparison import SIGNIFICANT, Comparison
+from truepair.evaluation import Evaluation
+from truepair.evaluation.comparison import SIGNIFICANT
 from truepair.evaluation.metrics import Floats
 from truepair.randomness import random_bits
 from truepair.recommender.estimator import Recommender
@@ -67,12 +67,11 @@ class Judgement(NamedTuple):
     candidate: Evaluation
     running: Evaluation
     best: Evaluation  # of the best former model, which may be the running one
-    comparison: Comparison  # candidate - running
+    metric: str
 
     def against(self, former: Evaluation, margin: float) -> LossTest:
         """The test of the candidate against the running or the best model."""
-        metric = self.comparison.metric
-        return loss_test(self.candidate.values(metric), former.values(metric), margin)
+        return loss_test(self.candidate.values(self.metric), former.values(self.metric), margin)
 
 
 def verdict(tests: Sequence[LossTest], users: int) -> str:
@@ -107,8 +106,7 @@ def judged(
         one: _judged_as_served(one.model_, target, before, metric, past, kinds)
         for one in {candidate, running, best}
     }
-    new, old = found[candidate], found[running]
-    return Judgement(new, old, found[best], compare(new, old, metric))
+    return Judgement(found[candidate], found[running], found[best], metric)
 
 
 def n_users(data: TrainingData) -> int:

@@ -12,6 +12,7 @@ from typing import Literal
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_choice, check_number, check_whole
 from truepair.evaluation.comparison import SIGNIFICANT
+from truepair.evaluation.statistics import bootstrap_interval
 from truepair.recommender.estimator import Recommender
 from truepair.serving.events.event import Kinds
 from truepair.serving.events.store import open_store
@@ -177,18 +178,19 @@ def _fitted(running: Recommender, pairs: Interactions) -> Recommender:
 
 def _scores(found: Judgement, state: State) -> str:
     """The scores, as a reason states them."""
-    one = found.comparison
-    text = f"{one.metric} {one.mean_a:.4f}, the served one {one.mean_b:.4f}"
-    if state.best == state.current:
-        return text
-    return f"{text}, the best before (version {state.best}) {found.best.mean(one.metric):.4f}"
+    new, old, best = (one.mean(found.metric) for one in (found.candidate, found.running, found.best))
+    text = f"{found.metric} {new:.4f}, the served one {old:.4f}"
+    return text if state.best == state.current else f"{text}, the best one (version {state.best}) {best:.4f}"
 
 
 def _measured(found: Judgement) -> Json:
     """The numbers of a judgement, for the log."""
-    one = found.comparison
+    metric, difference = (
+        found.metric,
+        found.candidate.values(found.metric) - found.running.values(found.metric),
+    )
     scores = {"candidate": found.candidate, "running": found.running, "best_score": found.best}
-    means = {name: (score.mean(one.metric), *score.interval(one.metric)) for name, score in scores.items()}
-    means["difference"] = one.difference, one.low, one.high
-    spans = {name: dict(zip(("mean", "low", "high"), span, strict=True)) for name, span in means.items()}
-    return {"people": found.candidate.n_users, **spans}
+    spans = {name: (score.mean(metric), *score.interval(metric)) for name, score in scores.items()}
+    spans["difference"] = float(difference.mean()), *bootstrap_interval(difference)
+    named = {name: dict(zip(("mean", "low", "high"), span, strict=True)) for name, span in spans.items()}
+    return {"people": found.candidate.n_users, **named}
