@@ -136,11 +136,6 @@ def serve(args: ServeOptions, console: Console) -> None:
         versions = Versions(model)
         state = versions.open()
         fitted = tp.Recommender.load(versions.path(state.current))
-        feedback = fitted.reading_.get("feedback")
-        kinds = given or (Kinds() if feedback is None else Kinds(feedback))
-        plan = RetrainingPlan(
-            str(model), place, dict(kinds.numbers), by, args.judge_people, args.judge_margin
-        )
         if args.retrain is not None or args.retrain_events is not None:
             check_retrainable(fitted)
         table = None if args.items is None else read_items(args.items, fitted.seen_.item_ids)
@@ -154,10 +149,12 @@ def serve(args: ServeOptions, console: Console) -> None:
         )
         with bound_socket(args.host, args.port, known) as listening:
             service = Service(
-                fitted, place, items=table, kinds=kinds, tokens=known, limits=limits, log=log,
+                fitted, place, items=table, kinds=given, tokens=known, limits=limits, log=log,
                 gathered=args.gather, name=model.name, index=choice, rate=args.rate,
             )  # fmt: skip
             service.served.version = state.current
+            kinds = dict(service.kinds.numbers)
+            plan = RetrainingPlan(str(model), place, kinds, by, args.judge_people, args.judge_margin)
             retraining = AutomaticRetraining(service, versions, plan, schedule)
             add_page(service, second)
             seen, n_events = fitted.seen_, service.reader.count()

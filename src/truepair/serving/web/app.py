@@ -64,7 +64,9 @@ class Service:
         name: str = "model",
     ) -> None:
         self.name = name
-        self.limits, self.tokens, self.kinds = limits or Limits(), tokens or Tokens(), kinds or Kinds()
+        feedback = recommender.reading_.get("feedback")
+        self.kinds = kinds or (Kinds(feedback) if feedback else Kinds())
+        self.limits, self.tokens = limits or Limits(), tokens or Tokens()
         self.log = log or RequestLog()
         self.items, self.index = items, index
         self.store = open_store(store)
