@@ -19,6 +19,35 @@ def test_bootstrap_interval_covers_the_true_mean_as_often_as_it_says(n):
     assert 0.925 < np.mean([low <= 0.4 <= high for low, high in found]) < 0.965
 
 
+@pytest.mark.parametrize("n", [60, 300])
+def test_bootstrap_interval_covers_a_mean_of_mostly_zeros(n):
+    rng = np.random.default_rng(1)
+    samples = rng.beta(1, 2, size=(1000, n)) * (
+        rng.random((1000, n)) < 0.1
+    )  # expanded percentiles: .896 at 60
+    found = [bootstrap_interval(x, resamples=400) for x in samples]
+    assert 0.93 < np.mean([low <= 0.1 / 3 <= high for low, high in found]) < 0.975
+
+
+def test_only_the_end_of_the_long_tail_moves():
+    skewed = np.array([0.0] * 18 + [0.5, 1.0])
+    low, high = bootstrap_interval(skewed)
+    assert bootstrap_interval(-skewed) == pytest.approx((-high, -low), abs=0.03)  # other quantiles of a few
+    symmetric = np.tile([0.0, 1.0], 10)
+    (low, high), spread = bootstrap_interval(symmetric), symmetric.std(ddof=1) / np.sqrt(20)
+    assert high - 0.5 == pytest.approx(0.5 - low, abs=0.01)
+    assert high - 0.5 == pytest.approx(2.1 * spread, rel=0.1)
+
+
+def test_bootstrap_interval_of_any_level_and_size_of_values():
+    for values in ([0.0, 0.0, 1.0], [0.0] * 50 + [1.0]):
+        low, high = bootstrap_interval(values, 0.9999)
+        assert low <= np.mean(values) <= high <= 1
+        assert bootstrap_interval(1e200 * np.array(values), 0.9999) == pytest.approx(
+            (1e200 * low, 1e200 * high)
+        )
+
+
 def test_bootstrap_interval_has_the_width_of_the_normal_one():
     values = np.random.default_rng(1).normal(3, 2, 5_000)
     low, high = bootstrap_interval(values)

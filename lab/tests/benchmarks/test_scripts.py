@@ -62,7 +62,7 @@ CALLS = {
         ["--quick", "--limit", "1", "--out", "{data}/lines"],
         ["slow drift | default batches | update", "periods 2 on"],
     ),
-    "interval_coverage.py": (["--quick"], [" users, NDCG@20 ", "| users | percentile |", "| 300 | "]),
+    "interval_coverage.py": (["--quick"], ["| NDCG@20, random | ", " | 300 | "]),
     "lists_on_gpu.py": (["--quick"], ["k =  10, cpu :"]),
     "memory.py": (["--tiny"], ["bytes a user", "users, 3 items", ": 2.37 GB"]),
     "ml100k_paper_split.py": (
@@ -143,6 +143,14 @@ def test_the_figures_of_scaling_are_those_of_the_kept_measurements(tmp_path, mon
     for made in tmp_path.iterdir():
         assert without_clip_names(made) == without_clip_names(kept / made.name)
         assert b"<!-- an epoch by " in made.read_bytes()  # a title, drawn with the rest
+
+
+def test_the_coverage_of_intervals_in_the_docs_is_the_one_that_was_measured(monkeypatch, capfd):
+    result = FOLDER.parent / "results" / "bench" / "interval-coverage.json"
+    monkeypatch.setattr(sys, "argv", ["interval_coverage.py", "--report", str(result)])
+    runpy.run_path(str(FOLDER / "interval_coverage.py"), run_name="__main__")
+    page = (FOLDER.parents[1] / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    assert capfd.readouterr().out in page
 
 
 SPAWNING = ("distributed.py",)  # its processes import the main module

@@ -131,7 +131,8 @@ class Full(_ByPopularity):
              None: the whole catalogue up to MOST_COLUMNS items, else DRAWN_COLUMNS of them
     alpha    columns are drawn in proportion to popularity^alpha, and weighted by the inverse
     step     on the CPU, pairwise losses use a histogram of each user's scores with cells of this width, in
-             units of the score; the relative error is about step²/4. 0 computes every pair
+             units of the score (PSL: of its temperature, if that is below 1); the relative error of a sum
+             is about step²/4, and more at low temperatures: see docs/full-catalogue.md. 0 computes every pair
     """
 
     columns: int | None = None

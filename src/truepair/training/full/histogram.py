@@ -3,7 +3,8 @@
 Nodes lie `h` apart over the range of the block's scores. A score between two nodes is laid on both, in
 proportion to its nearness; then the sums at the nodes are products with the Toeplitz matrices φ(x_k − x_l)
 and φ'(x_k − x_l), and are read between nodes in the same proportion. This replaces φ by its interpolation
-in each argument, so every sum of φ = σ has a relative error of at most ((1 + h² eʰ / 8)² − 1) ≈ h²/4.
+in each argument, so every sum of φ or φ' has a relative error of at most ((1 + h² eʰ / 8)² − 1) ≈ h²/4, h in
+units of `Kernel.scale`. Scores that span more than `MOST_NODES` cells have wider ones, and a larger h.
 """
 
 from __future__ import annotations

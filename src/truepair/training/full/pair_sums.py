@@ -126,7 +126,7 @@ class Kernel(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """The distance over which φ changes: |φ''| ≤ φ / scale² wherever φ is convex."""
+        """The distance over which φ changes: |φ''| ≤ φ / scale², and so for φ'."""
         return 1 / max(self.power, 1.0)
 
 
