@@ -243,3 +243,10 @@ def test_the_index_of_a_pandas_table_is_no_feature_unless_it_has_a_name(tmp_path
     ids = IdMap.range(4)  # pandas keeps such an index as a range, and Arrow then leaves it out
     numbered = pd.DataFrame({"item": [0, 1, 2, 3], "kind": table["kind"]})
     assert Features.of(numbered.set_index("item"), ids, ALL) == Features.of(numbered, ids, ALL)
+
+
+def test_a_date_is_no_number_that_an_earlier_model_had():
+    stored = [{"kind": "number", "name": "day", "mean": [1.6e9], "scale": 1e7, "missing": False}]
+    table = IdTable.read({"item": ["n"], "day": [datetime.date(2021, 6, 1)]}, IDS, "item", "items")
+    with pytest.raises(InputError, match=r"'day' is of type date32.* as a number it cannot be read"):
+        FeatureEncoding.from_json(stored).matrix(table, np.array([0]))

@@ -240,5 +240,10 @@ def test_checking_creates_nothing(database, tmp_path):
 
 def test_an_index_of_pandas_is_no_column(tmp_path):
     url = f"sqlite:///{tmp_path}/shop.db"
-    tp.write_table(pd.DataFrame({"user": ["ann", "bob"], "item": [1, 2]}).iloc[1:], url, "lists")
+    frame = pd.DataFrame({"user": ["ann", "bob", "cat", "dan"], "item": [1, 2, 3, 4]})
+    tp.write_table(frame.iloc[1:2], url, "lists")
     assert execute(url, "select * from lists") == [("bob", 2)]
+    tp.write_table(frame[frame.item != 2].sort_values("item", ascending=False), url, "others")
+    assert execute(url, "select * from others") == [("dan", 4), ("cat", 3), ("ann", 1)]
+    tp.write_table(frame.set_index("item").iloc[1:2], url, "named")
+    assert execute(url, "select user, item from named") == [("bob", 2)]

@@ -137,8 +137,8 @@ class Parameters:
     def __sklearn_tags__(self) -> NoReturn:
         """For scikit-learn: raise and say what does the same here."""
         raise InputError(
-            "scikit-learn's searches, cross-validation and pipelines need a score of rows, and a Recommender "
-            "has none. To search for parameters, use tp.tune(interactions, trials=30); to cross-validate, "
+            "scikit-learn's searches and cross-validation need a score of rows, and a Recommender has none. "
+            "To search for parameters, use tp.tune(interactions, trials=30); to cross-validate, "
             "[Recommender().fit(split).evaluate(split) for split in tp.k_folds(interactions)]."
         )
 

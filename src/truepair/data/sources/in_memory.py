@@ -95,11 +95,7 @@ def _array(array: Array) -> Raw:
 
 def _table(source: Table) -> Raw:
     try:
-        pandas = sys.modules.get("pandas")
-        if pandas is not None and isinstance(source, pandas.DataFrame):
-            table = _pandas_table(source)
-        else:
-            table = source if isinstance(source, pa.Table) else pa.table(source)
+        table = source if isinstance(source, pa.Table) else pa.table(without_index(source))
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError(
             f"the {type(source).__name__} cannot be read as a table: {error}. "
@@ -108,10 +104,14 @@ def _table(source: Table) -> Raw:
     return Raw("the table", table.column_names, lambda positions: [table.column(at) for at in positions])
 
 
-def _pandas_table(frame: Table) -> pa.Table:
-    """The columns of a table of pandas, then the levels of its index that have a name."""
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    for name in frame.index.names:
+def without_index(source: Table) -> Table:
+    """A table of pandas as one of Arrow, without its index but for levels that have a name: they become
+    columns. Any other table as it is."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(source, pandas.DataFrame):
+        return source
+    table = pa.Table.from_pandas(source, preserve_index=False)
+    for name in source.index.names:
         if name is not None and str(name) not in table.column_names:
-            table = table.append_column(str(name), pa.Array.from_pandas(frame.index.get_level_values(name)))
+            table = table.append_column(str(name), pa.Array.from_pandas(source.index.get_level_values(name)))
     return table

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import pyarrow as pa
 
+from truepair.data.sources.in_memory import without_index
 from truepair.data.sources.sql import Connection, check_file, connect, errors_of, parts_of, quoted_name
 from truepair.data.sources.sql_urls import Database, is_url, parse_url
 from truepair.errors import InputError, StorageError
@@ -166,6 +167,7 @@ class _Rows:
         self.count = 0
         self.error: BaseException | None = None
         try:
+            table = without_index(table)
             source = table if hasattr(table, "__arrow_c_stream__") else pa.table(table)
             is_reader = isinstance(source, pa.RecordBatchReader)
             self.source = source if is_reader else pa.RecordBatchReader.from_stream(source)
