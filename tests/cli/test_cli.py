@@ -313,14 +313,14 @@ FIT_FAILURES = {
         [*_FIT, "--set", "encoder.dim=4", "--set", "dim=8"],
         "dim = 8 has no effect: encoder",
     ),
-    "no draws": ([*_FIT, "--n-unlabelled", "8"], "n_unlabelled = 8 has no effect: sampler = 'full'"),
+    "no draws": ([*_FIT, "--n-unlabelled", "8"], "--n-unlabelled = 8 has no effect: sampler = 'full'"),
     "nothing held out": (
         [*_FIT, "--patience", "3"],
         "patience = 3 has no effect: nothing is held out by default",
     ),
     "no validation": (
         [*_FIT, "--patience", "3", "--validation", "0"],
-        "patience = 3 has no effect: validation = 0 holds nothing out; leave it out, or set validation=0.1",
+        "patience = 3 has no effect: validation = 0 holds nothing out; leave it out, or set --validation 0.1",
     ),
     "unknown dataset": (["fit", "ml-100", "-o", "m"], "Did you mean 'ml-100k'?"),
     "no such file": (["fit", "click.csv", "-o", "m"], "click.csv does not exist. Did you mean 'clicks.csv'?"),
@@ -430,7 +430,7 @@ def interrupted(*args, **kwargs):
 
 def test_ctrl_c_before_the_first_checkpoint(clicks, tmp_path, monkeypatch):
     monkeypatch.setattr(Recommender, "fit", interrupted)
-    assert "there is no checkpoint" in failed("fit", clicks, "-o", tmp_path / "m", code=130)
+    assert "nothing is kept" in failed("fit", clicks, "-o", tmp_path / "m", code=130)
 
 
 def test_ctrl_c_elsewhere(model, tmp_path, monkeypatch):

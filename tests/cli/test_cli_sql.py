@@ -97,7 +97,7 @@ def test_what_is_refused(shop, tmp_path):
         "recommend", model, "-o", shop, "--table", "clicks"
     )
     assert "cannot be used as a path here" in failed("fit", f"{shop}#clicks", "-o", shop)
-    assert "is a database; pass query" in failed("fit", shop, "-o", model)
+    assert "is a database; pass --query" in failed("fit", shop, "-o", model)
     assert "query needs a database" in failed("fit", tmp_path / "model", "--query", "select 1", "-o", model)
     assert "has no effect on 'ml-100k', which is the name of a dataset" in failed(
         "fit", "ml-100k", "--query", ALL, "-o", model

@@ -132,7 +132,7 @@ def test_a_model_without_training(clicks):
         (["--set", "loss.bet=2"], "a field of loss = 'bet' is not known"),
         (["--set", "dims=2"], "Did you mean 'dim'?"),
         (["--tau", "0.1"], "tau = 0.1 has no effect: loss = "),
-        (["--n-unlabelled", "8"], "n_unlabelled = 8 has no effect: sampler = 'full'"),
+        (["--n-unlabelled", "8"], "--n-unlabelled = 8 has no effect: sampler = 'full'"),
         (
             ["--set", "plus=ease"],
             "blend has no effect here: trials score the trained encoder without a blend",

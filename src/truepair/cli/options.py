@@ -6,7 +6,7 @@ import functools
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, field, fields, is_dataclass
 from inspect import Parameter
 from pathlib import Path
@@ -122,7 +122,7 @@ class Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except TruepairError as error:
-            error.args = (_with_options(str(error), {parameter.name for parameter in self.params}),)
+            error.args = (with_options(str(error), self.params),)
             raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -138,13 +138,39 @@ def option_name(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _with_options(message: str, names: Set[str | None]) -> str:
-    """The message with `--cold popular` for cold='popular', and `--cold one of` for cold = one of."""
+_KEYWORD = re.compile(
+    r"""(?<![-\w./'"])(?<!\w\()(?P<name>\w+)(?:"""
+    r"""=(?:'(?P<text>[\w.-]*)'|(?P<kinds>\{[^{}]*\})|(?P<other>"|<|…|True|False|-?\d+(?:\.\d+)?|))"""
+    r"| = (?P<given>one of|True|(?=\S)))"
+)
+_UNDERSCORED = re.compile(r"(?<![-\w./])[a-z]+(?:_[a-z]+)+(?![\w/-]|\.\w)")
+
+
+def with_options(message: str, parameters: Sequence[Any]) -> str:
+    """The message with options for keywords of Python: `--cold popular` for cold='popular', `--time -` for
+    time=False. A parameter of `Recommender` without an option of its own is set by --set."""
+    from truepair.spec.parameters import PARAMETERS
+
+    known = {each.name: each for each in parameters if each.opts[0].startswith("-")}
 
     def as_option(found: re.Match[str]) -> str:
-        return f"{option_name(found[1])} {found[2] or ''}" if found[1] in names else found[0]
+        name, value = found["name"], found["text"] or found["other"] or ""
+        if name not in known:
+            is_set = "set" in known and name in PARAMETERS and value
+            return f"--set {name}={value}" if is_set else found[0]
+        option, off = max(known[name].opts, key=len), known[name].secondary_opts
+        if found["given"] is not None:
+            stated = found[0] if found.start() else f"{option} = "  # elsewhere it may be a word
+            return option if found["given"] == "True" else f"{option} one of" if found["given"] else stated
+        if found["kinds"]:
+            kinds = re.sub(r"[{} ']", "", found["kinds"])
+            return f"{option} {kinds.replace(':', '=')}"
+        if value == "False":
+            return off[0] if off else f"{option} -" if known[name].metavar == "COLUMN" else found[0]
+        return option if value == "True" else f"{option} {value}".rstrip()
 
-    return re.sub(r"\b(\w+)(?:='([\w.-]+)'| = (?=one of ))", as_option, message)
+    text = _KEYWORD.sub(as_option, message)
+    return _UNDERSCORED.sub(lambda found: option_name(found[0]) if found[0] in known else found[0], text)
 
 
 def _filled(help: str, name: str) -> str:

@@ -163,7 +163,14 @@ class Reading:
 def described(data: tp.Interactions | tp.Split) -> str:
     """What was read and removed, the split, and a note if ratings of different values all count as likes."""
     parts = list(data.parts.values()) if isinstance(data, tp.Split) else [data]
-    lines = [parts[0].report(), *([repr(data)] if isinstance(data, tp.Split) else [])]
+    from truepair.data.rows.options import KINDS_REMEDY
+
+    report = (
+        parts[0]
+        .report()
+        .replace(KINDS_REMEDY, "give --feedback view=1,buy=10,return=-1, or --kind - if that is meant")
+    )
+    lines = [report, *([repr(data)] if isinstance(data, tp.Split) else [])]
     rated = [part.rating for part in parts if part.rating is not None and len(part)]
     low, high = min((r.min() for r in rated), default=0), max((r.max() for r in rated), default=0)
     if low < high:

@@ -505,7 +505,7 @@ def checked_weights(weight: Values) -> Values:
     if len(weight) and weight.min() <= 0:
         raise InputError(
             f"{int((weight <= 0).sum()):,} weights are not above 0, the lowest is {weight.min():g}; remove "
-            "these pairs, or read without weights: weight=False (--weight -)."
+            "these pairs, or read without weights: weight=False."
         )
     return weight
 

@@ -228,6 +228,7 @@ def import_files(
     ],
     *,
     kind: Annotated[str, typer.Option(help="The kind of events in tables without such a column.")] = "like",
+    missing: Annotated[str, typer.Option(help="Rows that miss a value: error, drop.")] = "error",
     console: Console,
 ) -> None:
     """Put events, items and users into a store, all of them or none.
@@ -249,7 +250,7 @@ def import_files(
     if not 0 < len(kind) <= 128:
         raise InputError(f"--kind = {kind!r:.60} cannot be used; give 1 to 128 characters.")
     with closing(open_store(place)) as store:
-        counts = importing.import_files(store, found, kind, progress(console))
+        counts = importing.import_files(store, found, kind, progress(console), missing)
     rows = [f"{read:,} {name} read, {changed:,} new or changed" for name, (read, changed) in counts.items()]
     text = "; ".join(rows) or "nothing to import"
     data = {name: {"read": read, "changed": changed} for name, (read, changed) in counts.items()}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, update_wrapper
 from typing import Concatenate, Literal, ParamSpec, TypeVar
 
-from truepair.data.columns import Column, Raw, find_columns
-from truepair.data.interactions import check_bounds
+from truepair.data.columns import Column, Raw, find_columns, is_kind
+from truepair.data.interactions import Step, check_bounds
 from truepair.data.log import Policy
 from truepair.data.rows.pairs import DUPLICATES
 from truepair.data.rows.weighting import Weighting
@@ -33,6 +33,9 @@ RULES = (
 
 RECIPE = ("user", "item", "rating", "weight", "time", "kind", "missing", *RULES)
 """Options that are kept with a model: its rules, and where they are found in a source."""
+
+KINDS_REMEDY = "pass feedback={'view': 1, 'buy': 10, 'return': -1}, or kind=False if that is meant"
+"""What the note of a column of kinds that is not read advises."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,9 +126,19 @@ class ReadOptions:
         return {role: getattr(self, role) for role in roles}
 
     def open(self, source: Source) -> Raw:
-        """The raw columns of the source; `close` them."""
+        """The raw columns of the source, with a note on kinds that are not read; `close` them."""
         if isinstance(source, Raw):  # of a cluster
             return source
+        raw, used = self._opened(source), self._columns.values()
+        kinds = [n for at, n in enumerate(raw.names) if is_kind(n) and n not in used and at not in used]
+        if self.feedback is not None or self.kind is False or len(kinds) != 1:
+            return raw
+        note = (
+            f"note: column {kinds[0]!r} is not read, so that every kind of row counts as a like, returns too"
+        )
+        return replace(raw, steps=(*raw.steps, Step(f"{note}; {KINDS_REMEDY}", 0, note=True)))
+
+    def _opened(self, source: Source) -> Raw:
         is_text = isinstance(source, str | os.PathLike)
         if is_text and (database := find_database(source)) is not None:
             for name in ("format", "header", "encoding"):

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -16,11 +17,14 @@ import pyarrow.parquet as pq
 from truepair.data.columns import Raw, identifiers, is_kind, is_row_number, numbers, role_of, timestamps
 from truepair.data.durations import units_per_second
 from truepair.data.ids import to_arrow
+from truepair.data.reading import absent_rows
+from truepair.data.rows.options import MISSING
+from truepair.data.rows.weighting import kind_texts
 from truepair.data.sources.formats import open_path
 from truepair.data.sources.sql import open_query
 from truepair.data.sources.sql_urls import find_database
 from truepair.data.tables.id_table import typed_text
-from truepair.errors import InputError
+from truepair.errors import InputError, check_choice
 from truepair.serving.events.event import Event
 from truepair.serving.events.records import ItemRecord, Row, compact, stored
 from truepair.serving.events.writing import StoreWriter, Transaction, put_events, put_records
@@ -32,16 +36,21 @@ _LONGEST = 256  # characters of an id
 
 
 def import_files(
-    store: StoreWriter, sources: Sequence[str], kind: str, progress: Progress
+    store: StoreWriter, sources: Sequence[str], kind: str, progress: Progress, missing: str = "error"
 ) -> dict[str, tuple[int, int]]:
     """Put files, folders of `export`, or tables of databases into a store, in one transaction.
 
     A source with columns for user and item has events, one with items alone has items, and one with users
-    alone has users. Events without a kind get `kind`; those without a time get the year 1970. Rows that are
+    alone has users. Events without a kind get `kind`; those without a time get the year 1970.
+    `missing` is "error", or "drop" for rows of tables that miss an id, kind, weight or time. Rows that are
     there stay, and rows of items and users with the same id are replaced. Returns the numbers of rows that
     were read and that changed the store.
     """
-    found = [part for source in sources for part in _opened(source, kind)]
+    found = [
+        part
+        for source in sources
+        for part in _opened(source, kind, check_choice("missing", missing, MISSING))
+    ]
     counts: dict[str, tuple[int, int]] = {}
     with store.writing(limited=False) as transaction:
         for part, rows in found:
@@ -62,7 +71,7 @@ def _put(transaction: Transaction, part: str, rows: list[Row]) -> int:
     return put_records(transaction, part.removesuffix("s"), PARTS[part].names, rows)
 
 
-def _opened(source: str, kind: str) -> list[tuple[str, Rows]]:
+def _opened(source: str, kind: str, missing: str) -> list[tuple[str, Rows]]:
     path, database = Path(source).expanduser(), find_database(source)
     if database is None and path.is_dir():
         files = [part for part in PARTS if (path / f"{part}.parquet").is_file()]
@@ -76,7 +85,7 @@ def _opened(source: str, kind: str) -> list[tuple[str, Rows]]:
             if set(schema.names) <= set(found.names):
                 return [_exported(path, part)]
     raw = open_path(path) if database is None else open_query(database, None)
-    return [_of_table(raw, kind)]
+    return [_of_table(raw, kind, missing)]
 
 
 def _schema(path: Path) -> pa.Schema:
@@ -116,7 +125,9 @@ def _checked_events(rows: Iterable[Row]) -> list[Row]:
         if event.weight is None or not 0 < event.weight <= 1e9:
             raise InputError(f"an event has the weight {event.weight}; it must be above 0 and at most 1e9.")
         if event.time is None:
-            raise InputError("an event has no time; remove it, or give it one.")
+            raise InputError(
+                "an event has no time; give it one, or pass missing='drop' to remove such events."
+            )
         events.append(event)
     return events
 
@@ -134,7 +145,7 @@ def _plain_rows(table: pa.Table) -> list[Row]:
 # --- other tables ----------------------------------------------------------------------------------------
 
 
-def _of_table(raw: Raw, kind: str) -> tuple[str, Rows]:
+def _of_table(raw: Raw, kind: str, missing: str) -> tuple[str, Rows]:
     """Any table, its columns found by their names."""
     with closing(raw):
         places: dict[str, int] = {}
@@ -143,6 +154,8 @@ def _of_table(raw: Raw, kind: str) -> tuple[str, Rows]:
             if role is not None:
                 places.setdefault(role, place)
         columns = raw.read(range(len(raw.names)))
+        if missing == "drop":
+            columns = _without_missing(raw, places, columns)
         if "user" in places and "item" in places:
             return "events", iter([_event_rows(raw, places, columns, kind)])
         if "item" not in places and "user" not in places:
@@ -157,6 +170,17 @@ def _of_table(raw: Raw, kind: str) -> tuple[str, Rows]:
     if role == "item":
         return "items", iter([[_item(id, found) for id, found in zip(ids, labels, strict=True)]])
     return "users", iter([[(id, 0, 0, compact(found), "") for id, found in zip(ids, labels, strict=True)]])
+
+
+def _without_missing(raw: Raw, places: dict[str, int], columns: Sequence[Ids]) -> list[pa.Array]:
+    """The columns without the rows that miss a value of a role."""
+    table = [to_arrow(column, name) for column, name in zip(columns, raw.names, strict=True)]
+    parse = {"user": identifiers, "item": identifiers, "time": timestamps, "kind": kind_texts}
+    absent = np.zeros(len(table[0]), dtype=bool)
+    for role, place in places.items():
+        if role != "rating":
+            absent |= absent_rows(parse.get(role, numbers)(raw, role, columns[place]))
+    return [column.filter(pa.array(~absent)) for column in table]
 
 
 def _event_rows(raw: Raw, places: dict[str, int], columns: Sequence[Ids], kind: str) -> list[Row]:
@@ -193,7 +217,10 @@ def _ids(raw: Raw, role: str, values: Ids) -> list[str]:
     found = identifiers(raw, role, values)
     if found.null_count:
         row = pc.index(found.is_null(), True).as_py()
-        raise InputError(f"{raw.source} has no {role} id at {raw.place(row)}; remove the row.")
+        raise InputError(
+            f"{raw.source} has no {role} id at {raw.place(row)}; correct it, or pass missing='drop' to "
+            "remove such rows."
+        )
     texts = [str(value) if isinstance(value, uuid.UUID | int) else value for value in found.to_pylist()]
     for text in texts:
         if not isinstance(text, str) or not 0 < len(text) <= _LONGEST:
