@@ -29,7 +29,7 @@ from truepair_lab.paper.running.contrasts import model_key
 from truepair_lab.prior_study import lines as prior_lines
 from truepair_lab.prior_study import words as prior_page
 from truepair_lab.prior_study.auto import SETUPS
-from truepair_lab.prior_study.groups import WORLDS, agrees, groups_of
+from truepair_lab.prior_study.groups import WORLDS, agrees, groups_of, is_wrong, warned
 from truepair_lab.prior_study.tables import auto_lines_of, difference, grid_means, significant_pairs
 from truepair_lab.quality import report as quality_page
 from truepair_lab.quality.cases import AIMS, NDCG, RECALL
@@ -568,12 +568,40 @@ def test_prior_trust_and_bounds():
     above = {name: sum(line.methods[name] >= line.tau for line in rest) for name in ("dedpul", "bbe")}
     counts = f"all {len(random)} cases that were observed at random, and of the other {len(rest)} cases"
     own = f"DEDPUL is in {above['dedpul']} and BBE in {above['bbe']}."
+    small = [line for g in groups_of(prior_all(), small=True) for line in g.lines if g.exposure == "random"]
+    assert all(line.methods["bbe"] >= line.tau for line in small)
+    below = sum(line.methods["dedpul"] >= line.tau for line in small)
+    assert f"in small worlds BBE is, and DEDPUL in {below} of {len(small)}." in PRIOR
     assert f"{counts} {own}" in flat(ratio_methods.__doc__)
     assert all(RANDOM in METHODS[name] for name in above)
     worlds = group_of("worlds", "popularity").lines
     for lines, end in ((rest, " cases;"), (worlds, ".")):
         above = {name: sum(line.methods[name] >= line.tau for line in lines) for name in ("dedpul", "bbe")}
         assert f"DEDPUL is in {above['dedpul']} and BBE in {above['bbe']} of {len(lines)}{end}" in PRIOR
+
+
+def test_prior_warning():
+    """Of wrong estimates and of the others, in how many of a hundred something fires."""
+    large = [line for group in prior() for line in group.lines]
+    small = [line for group in groups_of(prior_all(), small=True) for line in group.lines]
+    text = flat(prior_page.WARNING)
+
+    def shares(lines, fires):
+        parts = [[fires(line) for line in lines if is_wrong(line) == wrong] for wrong in (True, False)]
+        return [f"{100 * sum(part) / len(part):.0f}%" for part in parts]
+
+    def far(line):
+        return line.methods["bbe"] >= 5 * line.estimate
+
+    (wrong, other), (small_wrong, small_other) = shares([*large, *small], warned), shares(small, warned)
+    assert f"fired in {wrong} of the wrong cases and in {other} of the others" in text
+    assert f"no bootstrap) in {small_wrong} and {small_other}." in text
+    (wrong, other), random = shares(large, far), [line for line in small if line.exposure == "random"]
+    assert f"{wrong} of the wrong large cases and in {other} of the others" in text
+    assert "observed at random in {} and {}.".format(*shares(random, far)) in text
+    rough = [line for line in (*large, *small) if not line.seen]
+    held = sum(line.low <= line.tau_high and line.tau_low <= line.high for line in rough)
+    assert f"holds the truth in {held} of {len(rough)} such cases" in text
 
 
 def test_prior_users():

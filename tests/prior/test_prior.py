@@ -150,34 +150,11 @@ def test_the_same_seed_gives_the_same_estimate(world, estimate):
 
 
 def test_verdict_in_words(estimate):
-    assert estimate.verdict.startswith(f"Use τ = {estimate.tau:.2g}. ")
-    assert "of the unlabelled pairs are positive." in estimate.verdict
+    assert estimate.verdict.startswith(f"The estimate is τ = {estimate.tau:.2g}. ")
+    assert f"between {estimate.low:.2%} and {estimate.high:.2%} of the unlabelled pairs" in estimate.verdict
+    rough = dataclasses.replace(estimate, has_plateau=False)
+    assert "a rough one: the scores reach no plateau" in rough.verdict
     assert "PriorEstimate" in repr(estimate)
-
-
-@pytest.mark.parametrize(
-    ("changes", "bounds", "message"),
-    [
-        ({}, (2.0, 2.0), ""),
-        ({}, (1.0, 4.9), ""),
-        ({}, (3.4, 13.0), "the bounds disagree: BBE is 13.0 times the estimate"),
-        ({}, (5.0, 6.0), "the bounds disagree: DEDPUL is 5.0 and BBE is 6.0 times the estimate"),
-        ({"has_plateau": False}, (2.0, 9.0), "the curve reaches no plateau (DEDPUL > 4 times"),
-        ({"has_plateau": False, "separation": 0.54}, (2.0, 2.0), "the scores do not separate positives"),
-    ],
-)
-def test_no_number_is_recommended_where_a_criterion_fails(estimate, changes, bounds, message):
-    methods = {"dedpul": bounds[0] * estimate.tau, "bbe": bounds[1] * estimate.tau}
-    found = dataclasses.replace(estimate, methods={**estimate.methods, **methods}, **changes)
-    if message:
-        assert len(found.failures) == 1
-        assert message in found.verdict
-        assert "Use τ" not in found.verdict
-        assert "Tune τ on validation" in found.verdict
-    else:
-        assert found.failures == ()
-        assert found.verdict.startswith(f"Use τ = {found.tau:.2g}. ")
-        assert ("It is uncertain: a bound is 4.9 times" in found.verdict) == (max(bounds) > 2)
 
 
 # --- bad input -------------------------------------------------------------------------------------------
@@ -201,11 +178,7 @@ def test_noise_gives_a_wide_interval_and_no_nan():
     assert 0 <= estimate.low <= estimate.tau <= estimate.high <= 1
     assert estimate.high - estimate.low > 0.2
     assert not estimate.has_plateau
-    assert estimate.failures == (
-        f"the scores do not separate positives (separation {estimate.separation:.2f} < 0.55)",
-    )
-    assert estimate.verdict.startswith("No τ is recommended: the scores do not separate positives")
-    assert "Tune τ on validation, or label some randomly chosen pairs and count." in estimate.verdict
+    assert "a rough one" in estimate.verdict
 
 
 def test_one_user_and_users_with_one_item():

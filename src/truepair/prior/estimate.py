@@ -26,8 +26,6 @@ METHODS = {
 }
 ESTIMATED = "auto", "per-user"  # values of τ that are estimated from the data
 LEVEL = 0.9
-AGREEMENT = 2  # bounds within this many times the estimate agree with it
-WARNING = 5  # a bound of this many times the estimate or more is a warning
 _SHAPES = (0.0, 2.0)  # the range of curve shapes in the interval; see `plateau`
 _BLIND = 0.55  # below this separation the scores carry no information
 _HIGHEST = 0.999  # a loss divides by 1 − τ
@@ -42,7 +40,7 @@ class PriorEstimate:
                  the plateau (`has_plateau` is False)
     low, high    an interval that contains τ with 90% confidence *if the observed pairs are a random sample of
                  the positives*: a bootstrap over users and over the allowed shapes of the curve; up to
-                 DEDPUL's upper bound if `has_plateau` is False
+                 the higher of DEDPUL's and BBE's if `has_plateau` is False
     user_tau     [U] τ of each user, from the same curve and the user's unlabelled items
     methods      the estimate of each method by name; see `METHODS`
     separation   the probability that a held-out positive scores above an unlabelled pair; 0.5 means that the
@@ -76,47 +74,15 @@ class PriorEstimate:
         return float(np.clip((self.positive - observed) / max(1 - observed, 1e-12), 0.0, 1 - 1e-9))
 
     @property
-    def failures(self) -> tuple[str, ...]:
-        """The criteria that fail, in words. If one does, `tau` should not be used unseen.
-
-        lab/docs/prior.md has the measurements: without a plateau `tau` is half of DEDPUL's number, and a
-        bound of `WARNING` times the estimate or more is a sign of pairs that people chose.
-        """
-        found = []
-        if self.separation < _BLIND:
-            found.append(
-                f"the scores do not separate positives (separation {self.separation:.2f} < {_BLIND})"
-            )
-        elif not self.has_plateau:
-            found.append(f"the curve reaches no plateau (DEDPUL > {_RUNAWAY} times the plateau's number)")
-        far = {name: value / max(self.tau, 1e-12) for name, value in self.bounds.items()}
-        if self.has_plateau and (far := {name: times for name, times in far.items() if times >= WARNING}):
-            times = " and ".join(f"{name.upper()} is {each:.1f}" for name, each in far.items())
-            found.append(f"the bounds disagree: {times} times the estimate")
-        return tuple(found)
-
-    @property
-    def bounds(self) -> dict[str, float]:
-        """The numbers of DEDPUL and BBE, which are above τ if the observed pairs are a random sample."""
-        return {name: self.methods[name] for name in ("dedpul", "bbe")}
-
-    @property
     def verdict(self) -> str:
-        """The estimate and its conditions, or the criteria that fail and the remedy."""
-        span = (
-            f"If the observed pairs are a random sample of what people like, between {self.low:.2%} and "
-            f"{self.high:.2%} of the unlabelled pairs are positive."
+        """The estimate, and what it depends on. Nothing in the data tells a wrong one: lab/docs/prior.md."""
+        rough = "" if self.has_plateau else ", a rough one: the scores reach no plateau"
+        return (
+            f"The estimate is τ = {self.tau:.2g}{rough}. If the observed pairs are a random sample of what "
+            f"people like, between {self.low:.2%} and {self.high:.2%} of the unlabelled pairs are positive. "
+            "The data cannot show whether they are. If popular items are more likely to be observed, τ is "
+            "probably higher. Tune τ on validation, or label some randomly chosen pairs and count."
         )
-        if self.failures:
-            return (
-                f"No τ is recommended: {'; '.join(self.failures)}. {span} Tune τ on validation, or label "
-                "some randomly chosen pairs and count."
-            )
-        text = f"Use τ = {self.tau:.2g}. {span}"
-        times = max(self.bounds.values()) / max(self.tau, 1e-12)
-        if times > AGREEMENT:
-            text += f" It is uncertain: a bound is {times:.1f} times the estimate."
-        return text + " If popular items are more likely to be observed, τ is probably higher."
 
     def __repr__(self) -> str:
         return f"<PriorEstimate τ = {self.tau:.3g}, from {self.low:.3g} to {self.high:.3g}>"
@@ -253,7 +219,7 @@ def with_estimated_prior(
 def _prior_facts(word: str, found: PriorEstimate) -> Json:
     numbers = {"tau": found.tau, "low": found.low, "high": found.high, "separation": found.separation}
     facts = {name: _rounded(value) for name, value in (numbers | found.methods).items()}
-    return {"asked": word, **facts, **({"failures": list(found.failures)} if found.failures else {})}
+    return {"asked": word, **facts}
 
 
 def _rounded(number: float) -> float:

@@ -68,8 +68,7 @@ def _draw_ratios(axes: Axes, estimate: PriorEstimate) -> None:
     at = int(np.abs(ratio - bbe).argmin())
     axes.plot(score[at], ratio[at], "o", color=_BLUE, markersize=8, label=f"BBE: {bbe:.3g}")
     axes.axhline(dedpul, color=_GREEN, linestyle="--", label=f"DEDPUL: {dedpul:.3g}")
-    what = "not recommended" if estimate.failures else "recommended"
-    axes.axhline(estimate.tau, color=_ORANGE, label=f"{what}: {estimate.tau:.3g}")
+    axes.axhline(estimate.tau, color=_ORANGE, label=f"recommended: {estimate.tau:.3g}")
     low, label = max(estimate.low, 1e-9), f"interval, {LEVEL:.0%}"
     axes.axhspan(low, estimate.high, color=_ORANGE, alpha=0.15, linewidth=0, label=label)
     lowest = float(ratio[ratio > 0].min(initial=1.0))

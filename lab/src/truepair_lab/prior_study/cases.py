@@ -22,6 +22,8 @@ WORLD, DENSITY = (1000, 1000), 0.05
 TAUS, HIDDEN = (0.01, 0.03, 0.1, 0.3), (0.2, 0.5, 0.8)
 WORLD_SEEDS = tuple(range(100, 110))  # 0 to 3 chose the method, and must not judge it
 BLOCK_SEEDS = (0, 1, 2)
+SMALL_SEEDS = tuple(range(200, 206))
+RESAMPLES = 100
 
 
 class Place(NamedTuple):
@@ -52,6 +54,7 @@ class Study:
     levels: tuple[float, ...]
     seeds: tuple[int, ...]
     make: Callable[[Place, Path | None], PriorCase]
+    resamples: int = RESAMPLES
 
     def places(self) -> Iterator[Place]:
         """Every case, the first seed of all before the second."""
@@ -98,10 +101,20 @@ def coat_case(place: Place, data_dir: Path | None) -> PriorCase:
     return PriorCase(observed, tau, low, high, None)
 
 
+def small_study(title: str, size: tuple[int, int], noise: float) -> Study:
+    """Worlds without a bootstrap: what warned of an estimate did not need one."""
+    make = partial(world_case, noise=noise, size=size)
+    return Study(title, EXPOSURES, TAUS, SMALL_SEEDS, make, resamples=0)
+
+
 STUDIES: dict[str, Study] = {
     "worlds": Study("Simulated worlds", EXPOSURES, TAUS, WORLD_SEEDS, partial(world_case, noise=0.5)),
     "noisy": Study("Noisy worlds", ("random",), TAUS, WORLD_SEEDS, partial(world_case, noise=1.0)),
     "kuairec": Study("KuaiRec", EXPOSURES, HIDDEN, BLOCK_SEEDS, partial(block_case, name="kuairec")),
     "jester5k": Study("Jester", EXPOSURES, HIDDEN, BLOCK_SEEDS, partial(block_case, name="jester5k")),
     "coat": Study("Coat", ("self",), (0.0,), BLOCK_SEEDS, coat_case),
+    "small": small_study("Worlds of 300 x 200", (300, 200), 0.5),
+    "small-noisy": small_study("Noisy worlds of 300 x 200", (300, 200), 1.0),
+    "tiny": small_study("Worlds of 100 x 100", (100, 100), 0.5),
+    "tiny-noisy": small_study("Noisy worlds of 100 x 100", (100, 100), 1.0),
 }

@@ -11,6 +11,7 @@ from truepair_lab.prior_study.cases import STUDIES
 from truepair_lab.prior_study.lines import EstimateLine, Line
 
 WORLDS, BLOCKS = ("worlds", "noisy"), ("kuairec", "jester5k")
+SMALL = ("small", "small-noisy", "tiny", "tiny-noisy")
 METHOD_NAMES = {
     "recommended": "recommended",
     "plateau": "plateau",
@@ -29,6 +30,18 @@ def estimate_of(line: EstimateLine, method: str) -> float:
 def agrees(line: EstimateLine) -> bool:
     """Whether the end of the curve was seen, and both upper bounds are within twice the number."""
     return line.seen and max(line.methods["bbe"], line.methods["dedpul"]) <= 2 * line.estimate
+
+
+def warned(line: EstimateLine) -> bool:
+    """Whether `truepair prior` once refused the number: the scores do not separate positives or reach no
+    plateau, or a bound is 5 times the estimate or more."""
+    far = max(line.methods["bbe"], line.methods["dedpul"]) >= 5 * line.estimate
+    return line.separation < 0.55 or not line.seen or far
+
+
+def is_wrong(line: EstimateLine) -> bool:
+    """Whether the estimate is more than twice the truth, or less than half of it."""
+    return not 0.5 <= line.estimate / line.tau <= 2
 
 
 @dataclass(frozen=True)
@@ -84,11 +97,13 @@ class Group:
         return float(np.mean(each)) if each else None
 
 
-def groups_of(lines: Iterable[Line]) -> list[Group]:
-    """Every setting there are lines of, in the order of the studies."""
+def groups_of(lines: Iterable[Line], small: bool = False) -> list[Group]:
+    """Every setting there are lines of, in the order of the studies: the small worlds, or all others."""
     known = [line for line in lines if isinstance(line, EstimateLine)]
     found = []
     for name, study in STUDIES.items():
+        if (name in SMALL) != small:
+            continue
         for exposure in study.exposures:
             own = [line for line in known if (line.study, line.exposure) == (name, exposure)]
             if own:

@@ -7,10 +7,8 @@ from scipy.stats import spearmanr
 
 from truepair.prior import PriorEstimate, estimate_prior
 from truepair.prior.holdout_scores import Floats
-from truepair_lab.prior_study.cases import Place, PriorCase
+from truepair_lab.prior_study.cases import RESAMPLES, Place, PriorCase
 from truepair_lab.prior_study.lines import EstimateLine
-
-RESAMPLES = 100
 
 
 def measure(study: str, place: Place, case: PriorCase, resamples: int = RESAMPLES) -> EstimateLine:

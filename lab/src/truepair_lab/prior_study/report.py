@@ -22,6 +22,7 @@ from truepair_lab.prior_study.tables import (
     grid_table,
     summary_table,
     users_table,
+    warning_table,
 )
 from truepair_lab.truth.coat import TWO_PRIORS
 
@@ -35,18 +36,20 @@ def rebuild(folder: Path = LINES, out: Path = PAGE) -> Path:
     found, broken = lines.read(folder)
     if not found:
         raise InputError(f"{folder} holds no lines; `truepair-lab prior-study coat` writes some.")
-    groups = groups_of(found)
+    groups, small = groups_of(found), groups_of(found, small=True)
     figures = figures_of(groups, found)
     for name, (_, svg) in figures.items():
         write_text(out.parent / "figures" / name, svg)
-    write_text(out.parent / "tables" / "prior-estimates.csv", estimates_csv(groups))
+    write_text(out.parent / "tables" / "prior-estimates.csv", estimates_csv([*groups, *small]))
     drawn = {name: f"![{about}](figures/{name})" for name, (about, _) in figures.items()}
-    sections = [words.QUESTION, words.ANSWER.of(found), *_sections(groups, found, drawn)]
-    return write_text(out, joined(*sections, words.REBUILD, _missing(groups, found), unread(broken)) + "\n")
+    sections = [words.QUESTION, words.ANSWER.of(found), *_sections(groups, small, found, drawn)]
+    return write_text(
+        out, joined(*sections, words.REBUILD, _missing([*groups, *small], found), unread(broken)) + "\n"
+    )
 
 
 def _sections(
-    groups: Sequence[Group], found: Sequence[lines.Line], drawn: Mapping[str, str]
+    groups: Sequence[Group], small: Sequence[Group], found: Sequence[lines.Line], drawn: Mapping[str, str]
 ) -> Iterator[str]:
     def figure(name: str) -> str:
         return drawn.get(name, NOTHING)
@@ -57,6 +60,7 @@ def _sections(
     yield joined(words.BLOCKS, figure("prior-blocks.svg"))
     coat = [group for group in groups if group.study == "coat"]
     yield joined(words.COAT, *([coat_table(coat[0]), TWO_PRIORS] if coat else [NOTHING]))
+    yield joined(words.WARNING, warning_table([*groups, *small]))
     users = users_table([group for group in groups if group.per_user("rank own") is not None])
     yield joined(words.USERS, figure("prior-users.svg"), users)
     yield joined(words.AUTO, figure("prior-auto.svg"), auto_table(found), grid_table(found))

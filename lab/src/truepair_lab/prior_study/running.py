@@ -43,7 +43,7 @@ def run_estimates(name: str, folder: Path, say: Say, data_dir: Path | None = Non
         if (name, *place) in done:
             continue
         began = time.perf_counter()
-        line = measure(name, place, study.make(place, data_dir))
+        line = measure(name, place, study.make(place, data_dir), study.resamples)
         lines.append(folder / f"{name}.jsonl", [line])
         made += 1
         took = time.perf_counter() - began

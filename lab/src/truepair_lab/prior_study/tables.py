@@ -8,8 +8,8 @@ import numpy as np
 
 from truepair_lab.markdown import csv_text, percent, share, short, table
 from truepair_lab.prior_study.auto import SETUPS, SOURCES
-from truepair_lab.prior_study.groups import METHOD_NAMES, Group, agrees, estimate_of
-from truepair_lab.prior_study.lines import AutoLine, Line
+from truepair_lab.prior_study.groups import METHOD_NAMES, Group, agrees, estimate_of, is_wrong, warned
+from truepair_lab.prior_study.lines import AutoLine, EstimateLine, Line
 from truepair_lab.statistics import Mean, bold, significant
 
 BESIDE = ("none", "tuned")  # the sources that every other is compared with
@@ -49,6 +49,19 @@ def summary_table(groups: Sequence[Group]) -> str:
         levels = ", ".join(f"{level.ratio('recommended'):.2f}" for level in group.by_level())
         rows.append([group.title, str(len(group.lines)), *errors, ends, levels, *map(str, counts)])
     return table(head, rows, numbers=True)
+
+
+def warning_table(groups: Sequence[Group]) -> str:
+    """How often the former warning fired where an estimate is wrong, and where it is not."""
+    rows = [[group.title, *_warnings(group.lines)] for group in groups]
+    rows.append(["all", *_warnings([line for group in groups for line in group.lines])])
+    return table(["observed", "cases", "wrong", "fired if wrong", "fired if not"], rows, numbers=True)
+
+
+def _warnings(lines: Sequence[EstimateLine]) -> list[str]:
+    parts = [[line for line in lines if is_wrong(line) == wrong] for wrong in (True, False)]
+    fired = [f"{sum(map(warned, part))} of {len(part)}" for part in parts]
+    return [str(len(lines)), str(len(parts[0])), *fired]
 
 
 def estimates_csv(groups: Sequence[Group]) -> str:

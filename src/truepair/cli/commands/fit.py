@@ -149,7 +149,6 @@ def _summary(model: tp.Recommender, tested: Json, output: Path) -> str:
     if prior := model.facts_.get("prior"):
         each = ", with a value for each user" if prior["asked"] == "per-user" else ""
         lines.append(f"estimated prior τ {prior['tau']:g}{each}; from {prior['low']:g} to {prior['high']:g}")
-        lines += [f"warning: do not trust this prior: {why}" for why in prior.get("failures", ())]
     if model.result_.score is not None:
         lines.append(f"validation {model.metric} {model.result_.score:.4f} (used to choose the epoch)")
         if model.spec.blend is not None:

@@ -11,7 +11,6 @@ from truepair.cli.console import Console, aligned
 from truepair.cli.options import Seed, SourceText, option
 from truepair.cli.sources import Reading
 from truepair.cli.table_files import check_output, format_of, write_table
-from truepair.errors import InputError
 from truepair.storage.types import Json
 
 if TYPE_CHECKING:
@@ -36,8 +35,7 @@ def prior(source: SourceText, args: PriorOptions, reading: Reading, console: Con
 
     A short training without a fifth of the pairs shows how these score among the unlabelled pairs. If the
     observed pairs are a random sample of all positives, the interval covers τ. If popular items are observed
-    more often, τ is probably higher. No τ is recommended if the scores do not separate positives, if the
-    curve reaches no plateau, or if a bound is 5 times the estimate or more. lab/docs/prior.md measures the
+    more often, τ is probably higher, and nothing in the data shows it. lab/docs/prior.md measures the
     accuracy on data with known labels.
 
     Example:
@@ -57,8 +55,6 @@ def prior(source: SourceText, args: PriorOptions, reading: Reading, console: Con
     if args.plot is not None:
         draw_prior(found, args.plot)
     if args.per_user is not None and format is not None:
-        if found.failures:
-            raise InputError(f"{args.per_user} is not written. {found.verdict}")
         table = pa.table({"user": pairs.user_ids.ids, "tau": found.user_tau})
         write_table([table], args.per_user, format)
     files = {"plot": args.plot, "per_user": args.per_user}
@@ -70,7 +66,8 @@ def _text(found: PriorEstimate) -> str:
     """The verdict, the methods, the spread over users, and the facts behind them."""
     from truepair.prior import LEVEL, METHODS
 
-    rows = {"recommended": (found.tau, "the plateau's number")} if not found.failures else {}
+    recommended = "the plateau's number" if found.has_plateau else "half of DEDPUL's number"
+    rows = {"recommended": (found.tau, recommended)}
     rows |= {name: (tau, METHODS[name]) for name, tau in found.methods.items()}
     interval = {"recommended": f"{found.low:.3g} to {found.high:.3g}"}
     methods = [
@@ -83,12 +80,9 @@ def _text(found: PriorEstimate) -> str:
         for name, (tau, what) in rows.items()
     ]
     users = ", ".join(f"{share} {tau:.3g}" for share, tau in _spread(found).items())
-    by_tau = [
+    facts = [
         f"each user's own τ, by share of users: {users}",
         f"positive, observed or not: {found.positive:.3%} of all pairs (the class prior)",
-    ]
-    facts = [
-        *([] if found.failures else by_tau),
         f"observed: {found.observed:.3%} of all pairs",
         f"separation: {found.separation:.3f}, the chance that a held-out positive scores above an "
         "unlabelled pair",
@@ -106,8 +100,5 @@ def _spread(found: PriorEstimate) -> dict[str, float]:
 def _facts(found: PriorEstimate) -> Json:
     from truepair.prior import LEVEL
 
-    named = ("low", "high", "methods", "separation", "observed", "has_plateau", "failures", "verdict")
-    by_tau: Json = {"tau": found.tau, "positive": found.positive, "users": _spread(found)}
-    if found.failures:
-        by_tau = dict.fromkeys(by_tau)
-    return {name: getattr(found, name) for name in named} | {"level": LEVEL} | by_tau
+    named = ("tau", "low", "high", "positive", "methods", "separation", "observed", "has_plateau", "verdict")
+    return {name: getattr(found, name) for name in named} | {"level": LEVEL, "users": _spread(found)}
