@@ -37,6 +37,7 @@ def test_positions_in_an_adjacency_file(tmp_path: Path) -> None:
     rows = {"user": [3, 3, 5, 5, 5, 5], "item": [8, 9, 2, 7, 8, 9]}
     assert found.to_table().to_pydict() == {**rows, "order": [0, 1, 3, 1, 2, 0]}
     assert found.time_kind == "order"
+    assert found.origin.policy.reading == {"chronological": True}
     plain = read_interactions(path)
     assert plain.time is None
     assert plain == found  # the hash is about the pairs

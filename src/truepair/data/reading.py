@@ -173,10 +173,9 @@ def _in_order_of_users(found: Interactions) -> Interactions:
     """The interactions with positions 0, 1, … among each user's pairs as times."""
     made = replace(found, time=positions(found.users, np.asarray(found.time)), time_kind="order")
     log = found.stored_log
-    if log is None:
-        return made
-    log = replace(log, time=positions(log.users, np.asarray(log.time)), time_kind="order")
-    return made.made_from(Origin(log.policy, log))
+    if log is not None:
+        log = replace(log, time=positions(log.users, np.asarray(log.time)), time_kind="order")
+    return made.made_from(Origin(found.origin.policy, log))
 
 
 def _without_missing(rows: _Rows, missing: str) -> _Rows:
