@@ -871,7 +871,7 @@ def test_compare_says_which_loss_does_not_use_a_prior(given, clicks):
 def test_compare_tells_people(clicks):
     result = good("compare", clicks, *SMALL)
     header, first, second, remark, shared, luck = result.stdout.splitlines()
-    assert "losses share their parameters: the defaults, which were not chosen for each loss" in shared
+    assert "else the defaults of `fit`, which were not chosen for the data" in shared
     assert luck == "one training run per loss: --seeds 3 averages over random seeds"
     assert header.split() == ["loss", "ndcg@5", "interval", "difference", "p", "verdict"]
     assert first.split()[0] == "bpr"
@@ -900,7 +900,7 @@ def test_compare_takes_models_without_training(clicks, tmp_path):
     alone = ["fit", clicks, "-o", tmp_path / "m", "--encoder", "ease", "--test", "0.2", "--metric", "ndcg@5"]
     assert found["ease"]["metrics"]["ndcg@5"] == as_json(*alone, "-q")["metrics"]["test ndcg@5"]
     closed = good(*args, "ease,popular", "--metric", "ndcg@5").stdout
-    assert "share their parameters" not in closed
+    assert "the defaults of `fit`" not in closed
     said = failed(*args, "ease,popular", "--metric", "ndcg@5", "--dim", "4")
     assert "dim = 4 has no effect: encoder = EASE" in said
     assert "loss = bpr has no effect" in failed(*args, "bpr,dpl", "--encoder", "ease")

@@ -54,14 +54,20 @@ def test_too_little_data_is_said(clicks):
     assert "automatic settings were skipped" in said
 
 
-def test_commands_that_compare_or_search_have_fixed_settings(clicks):
-    pytest.importorskip("optuna")
-    assert "--auto and --no-auto have no effect" in failed(
-        "compare", clicks, "--losses", "bpr,infonce", "--auto"
-    )
-    assert "auto has no effect here" in failed("tune", clicks, "--trials", "2", "--no-auto")
-    found = as_json("compare", clicks, "--losses", "infonce,popular", *SHORT)
-    assert found["losses"]
+def test_the_default_of_compare_is_that_of_fit(clicks):
+    args = ["compare", clicks, "--losses", "infonce,bpr,popular", "--test", "0.3", *SHORT]
+    compared = as_json(*args)["losses"]
+    found = as_json("fit", clicks, "-o", "m", "--test", "0.3", *SHORT)
+    assert compared["infonce"]["mean"] == found["test"]["metrics"]["ndcg@10"]
+    assert compared["infonce"]["runs"][0]["automatic"]["chosen"] == found["automatic"]["chosen"]
+    assert compared["bpr"]["runs"][0]["automatic"] is None
+    again = as_json(*args, "--auto")["losses"]
+    assert {name: again[name]["metrics"] for name in again} == {n: compared[n]["metrics"] for n in compared}
+    fixed = as_json("fit", clicks, "-o", "m", "--test", "0.3", *SHORT, "--no-auto")["test"]["metrics"]
+    assert as_json(*args, "--no-auto")["losses"]["infonce"]["mean"] == fixed["ndcg@10"]
+    said = good(*args).stdout
+    assert "infonce: automatic settings, as in `fit`; --no-auto leaves them out" in said
+    assert "losses have the given options, and else the defaults of `fit`" in said
 
 
 @pytest.mark.parametrize("budget", [[], ["--budget", "1h"]])

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import truepair as tp
+from truepair.data.simulation import simulate_world
 from truepair.errors import InputError
 from truepair.recommender.holdout import split_for_fitting
 from worlds import two_tastes
@@ -103,3 +104,23 @@ def test_what_cannot_be_tuned():
         tp.tune(DATA, **SMALL, **QUICK, validation=0)
     with pytest.raises(InputError, match=r"'dims' is not a parameter of Recommender"):
         tp.tune(DATA, **SMALL, dims=3)
+
+
+def test_the_default_has_automatic_settings(tmp_path):
+    world = simulate_world(150, 60, tau=0.1, density=0.3, seed=1)
+    split = tp.split_random(world.observed, 0.2, valid=0.1)
+    given = {"epochs": 3, "metric": "ndcg@10", "device": "cpu"}
+    plain = tp.Recommender(**given).fit(split)
+    chosen = plain.facts_["automatic"]["chosen"]
+    storage = tmp_path / "journal"
+    found = tp.tune(split, trials=1, storage=storage, **given).default
+    assert found.parameters["learning_rate"] == chosen["learning_rate"]
+    for name in ("temperature", "popularity", "dim"):
+        assert found.parameters[f"encoder.{name}"] == chosen[name], name
+    last = plain.facts_["automatic"]["trials"][-1]
+    assert found.score >= last["score"] - 1e-6  # of the same run, or of a better epoch of it
+    fixed = tp.tune(split, trials=1, auto=False, **given).default.parameters
+    assert (fixed["encoder.temperature"], fixed["learning_rate"]) == (0.15, 0.005)
+    assert [path.name for path in tmp_path.iterdir() if "settings" in path.name] == [
+        "journal.infonce-mf-full.settings"
+    ]

@@ -179,7 +179,7 @@ def test_the_default_space_has_what_the_guide_recommends():
 def test_closed_forms_have_a_default_and_refused_parameters_have_none():
     fixed = {"encoder": "ease"}
     assert default_values(default_space(**fixed), fixed, two_tastes()) == {"encoder.l2": EASE().l2}
-    assert default_values({"tau": Range(0, 0.5)}, {"loss": "dpl"}, two_tastes()) == {"tau": "density"}
+    assert default_values({"tau": Range(0, 0.5)}, {"loss": "dpl"}, two_tastes()) == {}
     assert default_values({"seed": Choice([1])}, {"epochs": -1}, two_tastes()) is None
 
 

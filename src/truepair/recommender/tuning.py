@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,13 @@ from truepair.errors import InputError, check_choice
 from truepair.models.closed_forms import ALL_ENCODERS, CLOSED
 from truepair.recommender.estimator import Recommender
 from truepair.recommender.holdout import split_for_fitting
+from truepair.search.automatic import chosen_settings
 from truepair.search.domains import Flat, Space
 from truepair.search.runner import TrainingRunner
 from truepair.search.running import SearchResult, check_space, run_search
 from truepair.search.spaces import check_values, default_space, default_values
 from truepair.search.trials import Trial
-from truepair.spec import HOLD_OUTS
+from truepair.spec import HOLD_OUTS, Spec
 from truepair.spec.defaults import SAMPLED, with_defaults
 from truepair.spec.parameters import PARAMETERS, PARTS, by_fields, same_parameters
 from truepair.storage.types import Json, Source
@@ -57,10 +58,11 @@ def tune(
 
     `data` is a `Split` with a validation part, or anything that `Recommender.fit` takes; then `valid`, or a
     share of the pairs (a tenth, or the parameter `validation`), is the validation part: the share is held out
-    as the parameter `hold_out` says. The test part
-    of a split is not used. Trial 0 is the default: the model without a search. `parameters` are fixed: names
-    of Recommender, and with `**{"loss.tau": 0.1}` fields of its loss, encoder and sampler. `space` is what to
-    search, by default what suits these three; see `truepair.search.domains`. With a file as `storage`, a
+    as the parameter `hold_out` says. The test part of a split is not used. Trial 0 is the default: what `fit`
+    does without a search, with automatic settings (unless auto=False), but without a blend, which no trial
+    has. `parameters` are fixed: names of Recommender, and with `**{"loss.tau": 0.1}` fields of its loss,
+    encoder and sampler. `space` is what to search, by default what suits these three; see
+    `truepair.search.domains`. With a file as `storage`, a
     search that was stopped continues, and several processes may share the work. The other options are those
     of `run_search`.
 
@@ -115,13 +117,20 @@ class SearchPlan:
         """Search on the train and validation parts of a split; see `run_search` for the options."""
         if split.valid is None:
             raise InputError("the split has no validation part to score trials on; make one with valid=0.1.")
-        model = self.model
+        model, study = self.model, study or self.name
+
+        def chosen(spec: Spec) -> Spec:
+            """With automatic settings but for the blend, which trials have not; kept beside the storage."""
+            spec = replace(spec, searched=tuple(name for name in spec.searched if name != "blend"))
+            kept = Path(storage).with_name(f"{Path(storage).name}.{study}")
+            return chosen_settings(spec, split, checkpoint=kept, progress=bool(options.get("progress"))).spec
+
         runner = TrainingRunner(self.fixed, split.train, split.valid, model.metric, model.engine)
-        default = default_values(self.space, _for_fit(self.fixed), split.train)
+        plain = {**_for_fit(self.fixed), "auto": model.auto, "metric": model.metric}
+        default = default_values(self.space, plain, split.train, chosen)
         options = {"seed": model.seed, "default": default, "keep_space": self.keep_space, **options}
         if on_best is not None:
             options["on_best"] = lambda found: on_best(Tuning(**vars(found)))
-        study = study or self.name
         found = run_search(self.space, runner, trials=trials, storage=storage, study=study, **options)
         return Tuning(**vars(found))
 
@@ -150,7 +159,8 @@ def plan_search(parameters: Flat, space: Space | None = None) -> SearchPlan:
             "auto=True, which chooses its settings, or search with 'mf', and give it the settings found."
         )
     check_choice("hold_out", model.hold_out, HOLD_OUTS)
-    fixed.pop("hold_out", None)  # it makes the parts of the search, and has no part in a trial
+    for name in ("hold_out", "auto"):  # of the parts of the search and of trial 0, and not of every trial
+        fixed.pop(name, None)
     share = SAMPLED["validation"] if model.validation is None else model.validation
     if not 0 < share < 1:
         raise InputError(f"validation = {share} leaves no pairs to score trials on; use a share such as 0.1.")
@@ -172,9 +182,10 @@ def _check_names(fixed: list[str], space: list[str]) -> None:
                 f"{name} has no effect here: trials score the trained encoder without a blend. Leave it out, "
                 "and give it to `fit` together with the best parameters."
             )
-        if name in ("auto", "stop_after"):
-            chosen = "the search chooses the parameters" if name == "auto" else "a search chooses it"
-            raise InputError(f"{name} has no effect here: {chosen}. Leave it out.")
+        if name == "stop_after":
+            raise InputError("stop_after has no effect here: a search chooses it. Leave it out.")
+    if "auto" in space:
+        raise InputError("auto cannot be searched: it says what trial 0 is. Fix it.")
     if "hold_out" in space:
         raise InputError("hold_out cannot be searched: trials on different parts do not compare. Fix it.")
     for part in [part for part in PARTS if part in space]:

@@ -22,6 +22,7 @@ from truepair.search.domains import (
     When,
     domain_of,
     extend_space,
+    is_asked,
     plain_space,
     values_inside,
 )
@@ -121,9 +122,10 @@ class TpeSearch:
         self._extend(done)
         has_default, space = self.kept.has_default(), self.kept.space()
         if self.default is not None and has_default and self.kept.default_number() is None:
-            # values outside the space are left to `Recommender`, and TPE does not learn from them
-            inside = values_inside(space, self.default, self.fixed)
-            return [self.kept.ask(self.fixed, {name: space[name] for name in inside}, inside)]
+            # TPE does not learn from values outside the space
+            inside, known = values_inside(space, self.default, self.fixed), {**self.fixed, **self.default}
+            meant = {n: v for n, v in known.items() if n not in space or is_asked(space[n], known)}
+            return [self.kept.ask(meant, {name: space[name] for name in inside}, inside)]
         others, batch, pinned = list[History](), list[OpenTrial](), Json()
         if self.prune and len(done) >= math.ceil(self.trials / 3):
             others = [one.history for one in done if one.state == "complete" and one.history]
@@ -185,7 +187,8 @@ def run_search(
 
     `storage` is a journal of all trials. A search that was stopped, in whatever way, continues when it is
     started again with the same arguments, and several processes may share one journal. If `default` is given,
-    it is trial 0: the values that are used without a search, so that the best is never worse. The next trial
+    it is trial 0: the values that are used without a search, so that the best is never worse; they may lie
+    outside the space. The next trial
     is the middle of the space, except where `first` names other values; then Optuna's TPE chooses. `together`
     trials run at once. `on_trial` is called after each trial of this process, `on_best` with the results so
     far whenever such a trial is the best of all.

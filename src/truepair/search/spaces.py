@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_choice
@@ -22,6 +22,7 @@ from truepair.search.domains import (
     domain_of,
     is_asked,
     read_space,
+    values_inside,
 )
 from truepair.spec import Spec
 from truepair.spec.parameters import FIELDS, PARAMETERS, Parameters
@@ -118,23 +119,31 @@ def default_space(
     return {**common, **once, **own, **extra, **SAMPLER_FIELDS.get(sampler, {}), **graph}
 
 
-def default_values(space: Space, fixed: Flat, train: Interactions) -> Json | None:
-    """What `Recommender` uses for the parameters of the space if they are not given; None if it refuses."""
+def default_values(
+    space: Space, fixed: Flat, train: Interactions, choose: Callable[[Spec], Spec] = lambda spec: spec
+) -> Json | None:
+    """What `Recommender` uses for the parameters of the space if they are not given; None if it refuses.
+
+    Where it chooses settings automatically, `choose` does, and what it chose is part of the values. Otherwise
+    values outside the space are left to `Recommender`.
+    """
     given = Parameters.of(fixed).given()
     try:
         spec = Spec.of(given)
     except InputError:
         return None
+    searched = [FIELDS.get(name, name) for name in (*spec.searched, "learning_rate") if spec.searched]
+    spec = choose(spec)
     owners: dict[str, object] = {"encoder": spec.encoder}
     if spec.is_trained:
         settings = spec.settings_for(len(train), train.n_users)
         owners |= {"loss": spec.loss, "sampler": spec.sampler, "": settings}
     found = {}
-    for name in space:
+    for name in dict.fromkeys([*space, *searched]):
         part, _, field = FIELDS.get(name, name).rpartition(".")
         if hasattr(owners.get(part), field):
             found[name] = getattr(owners[part], field)
-    return found
+    return found if searched else values_inside(space, found, fixed)
 
 
 def loss_space(kind: type[Loss]) -> dict[str, Domain | When]:

@@ -115,8 +115,8 @@ def held_out(given: tp.Interactions, seen: tp.Interactions) -> tuple[tp.Interact
 
 
 _ON_PARAMETERS = (
-    "losses share their parameters: the defaults, which were not chosen for each loss, and the given "
-    "options; `truepair tune --loss NAME` finds a loss's own"
+    "losses have the given options, and else the defaults of `fit`, which were not chosen for the data; "
+    "`truepair tune --loss NAME` finds a loss's own"
 )
 
 
@@ -138,10 +138,11 @@ def compare(
 ) -> None:
     """Compare losses, and models without training, on one split.
 
-    Losses share their parameters: the defaults, which were not chosen for each loss, and the given options.
-    `truepair tune --loss NAME` finds a loss's own. Each fitted model is evaluated once on the test part;
-    without --test it is the given one, else a share of 0.2. A validation part, if one is held out, chooses
-    the epoch; with the default sampler `full` none is held out, and the last epoch is used.
+    Each is what `fit` makes of it with the same options: infonce has automatic settings (--no-auto: none),
+    other losses have their defaults, which were not chosen for the data. `truepair tune --loss NAME` finds a
+    loss's own. Each fitted model is evaluated once on the test part; without --test it is the given one, else
+    a share of 0.2. A validation part, if one is held out, chooses the epoch; with the default sampler `full`
+    none is held out, and the last epoch is used.
 
     Example:
       truepair compare ml-100k --losses bpr,dcl,dpl --seeds 3 --min-rating 4
@@ -160,7 +161,11 @@ def compare(
     rows = [_row(name, merged[name], against.get(name), first.metric) for name in models]
     users = f"{first_found.n_users:,} users, {counted(args.seeds, 'seed')} a loss"
     notes = [f"95% intervals over {users}; p by sign flips, corrected by Holm; the baseline is the first"]
-    notes += [_ON_PARAMETERS] if trained else []
+    chosen = [name for name, model in models.items() if model.spec.searched]
+    notes += (
+        [f"{', '.join(chosen)}: automatic settings, as in `fit`; --no-auto leaves them out"] if chosen else []
+    )
+    notes += [_ON_PARAMETERS] if len(trained) > len(chosen) else []
     if trained and args.seeds == 1:
         notes.append("one training run per loss: --seeds 3 averages over random seeds")
     if cold := len(first_found.cold_users):
@@ -193,12 +198,7 @@ def _models(training: Training, names: list[str], console: Console) -> dict[str,
         raise InputError(f"losses = {','.join(names)!r} must name two or more different losses.")
     for name in names:
         check_choice("losses", name, [*LOSSES, *CLOSED])
-    if training.auto is not None:
-        raise InputError(
-            "--auto and --no-auto have no effect here: automatic settings are those of one loss, and losses "
-            "are compared with fixed ones. Leave them out."
-        )
-    flats = {name: {"auto": False, **training.flat(loss=name)} for name in names if name in LOSSES}
+    flats = {name: training.flat(loss=name) for name in names if name in LOSSES}
     without_prior = [name for name in flats if not LOSSES[name].uses_prior]
     for name in without_prior if len(without_prior) < len(flats) else ():  # if no loss has one, fit raises
         for tau in [key for key in ("tau", "loss.tau") if key in flats[name]]:
@@ -224,6 +224,7 @@ def _run(
         console.say(f"{name}, seed {seed}")
         model.set_params(seed=seed).fit(split, progress=not console.quiet)
         facts = {"seed": seed, "epoch": model.result_.epoch, "validation": model.result_.score}
+        facts["automatic"] = model.facts_.get("automatic")
         found.append((facts, model.evaluate(split, ks=(k,))))
     return found
 

@@ -57,7 +57,8 @@ def tune(
 ) -> None:
     """Search for the best parameters on a validation part.
 
-    Trial 0 is the model without a search, so that the best is never worse on validation. An option or --set
+    Trial 0 is the default: what `fit` does with the same options, automatic settings included (--no-auto:
+    fixed ones), but without a blend. So the best is never worse on validation. An option or --set
     that names a parameter fixes it. Finished trials are kept: after Ctrl-C the same command continues, and
     several processes with the same command share the work. `fit --config` with the saved parameters learns
     from all interactions, the validation part included, for the number of epochs that was best. The test part
