@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from truepair.data.simulation import EXPOSURES
 from truepair.prior import ratios as ratio_methods
 from truepair.prior.estimate import METHODS, RANDOM
 from truepair_lab import store
@@ -595,13 +596,15 @@ def test_prior_warning():
 
     (wrong, other), (small_wrong, small_other) = shares([*large, *small], warned), shares(small, warned)
     assert f"fired in {wrong} of the wrong cases and in {other} of the others" in text
-    assert f"no bootstrap) in {small_wrong} and {small_other}." in text
+    assert f"a level) in {small_wrong} and {small_other}." in text
     (wrong, other), random = shares(large, far), [line for line in small if line.exposure == "random"]
     assert f"{wrong} of the wrong large cases and in {other} of the others" in text
     assert "observed at random in {} and {}.".format(*shares(random, far)) in text
-    rough = [line for line in (*large, *small) if not line.seen]
-    held = sum(line.low <= line.tau_high and line.tau_low <= line.high for line in rough)
-    assert f"holds the truth in {held} of {len(rough)} such cases" in text
+    held = [[g for g in groups_of(prior_all(), small=True) if g.exposure == e] for e in EXPOSURES]
+    shown = [f"{sum(g.n_covered for g in of)} of {sum(len(g.lines) for g in of)}" for of in held]
+    assert (
+        f"holds the truth in {shown[0]} cases if the pairs were observed at random, in {shown[1]} if" in text
+    )
 
 
 def test_prior_users():

@@ -102,9 +102,9 @@ def coat_case(place: Place, data_dir: Path | None) -> PriorCase:
 
 
 def small_study(title: str, size: tuple[int, int], noise: float) -> Study:
-    """Worlds without a bootstrap: what warned of an estimate did not need one."""
+    """Worlds in which few pairs are observed."""
     make = partial(world_case, noise=noise, size=size)
-    return Study(title, EXPOSURES, TAUS, SMALL_SEEDS, make, resamples=0)
+    return Study(title, EXPOSURES, TAUS, SMALL_SEEDS, make, resamples=30)
 
 
 STUDIES: dict[str, Study] = {
