@@ -176,3 +176,13 @@ def test_options_of_reading_work_where_they_are_advised(tmp_path):
         model.fit(tp.read_interactions(path, missing="drop"), missing="drop")
     with pytest.raises(TypeError, match="unexpected keyword argument 'mising'"):
         model.fit(path, mising="drop")
+
+
+def test_rules_of_the_fit_that_do_not_suit_new_data_are_named_and_can_be_changed():
+    model = tp.Recommender(encoder="ease", device="cpu").fit(
+        OLD, feedback=RULES["kinds"]["feedback"], kind="kind"
+    )
+    likes = {"user": ["a"], "item": ["z"]}
+    with pytest.raises(InputError, match=r"no such column.*as the data of the fit: .*kind='kind'"):
+        model.update(likes)
+    assert model.update(likes, feedback=None, kind=None).seen_.has(0, 2)

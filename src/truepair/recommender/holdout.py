@@ -168,7 +168,17 @@ def read_alike(source: Source, known: Interactions, options: Json | None = None)
     elif is_prepared(source):
         found = read_interactions(source, **(options or {}))
     else:
-        return read_interactions(source, **rules)
+        try:
+            return read_interactions(source, **rules)
+        except InputError as error:
+            if not before:
+                raise
+            shown = ", ".join(f"{name}={value!r:.60}" for name, value in before.items())
+            first = next(iter(before))
+            raise InputError(
+                f"{error} This is read as the data of the fit: {shown}. Options that you give come first, such "
+                f"as {first}=None."
+            ) from error
     own = found.origin.policy.reading
     if own is not None and before is not None:
         check_alike(own, rules)
