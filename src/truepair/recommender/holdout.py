@@ -176,8 +176,8 @@ def read_alike(source: Source, known: Interactions, options: Json | None = None)
             shown = ", ".join(f"{name}={value!r:.60}" for name, value in before.items())
             first = next(iter(before))
             raise InputError(
-                f"{error} This is read as the data of the fit: {shown}. Options that you give come first, such "
-                f"as {first}=None."
+                f"{error} This is read as the data of the fit were: {shown}. What you give comes first, such as "
+                f"{first}=None."
             ) from error
     own = found.origin.policy.reading
     if own is not None and before is not None:
