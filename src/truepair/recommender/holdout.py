@@ -176,7 +176,7 @@ def read_alike(source: Source, known: Interactions, options: Json | None = None)
             shown = ", ".join(f"{name}={value!r:.60}" for name, value in before.items())
             first = next(iter(before))
             raise InputError(
-                f"{error} This is read as the data of the fit were: {shown}. What you give comes first, such as "
+                f"{error} This is read as the data of the fit were: {shown}. Your own options come first, as "
                 f"{first}=None."
             ) from error
     own = found.origin.policy.reading
