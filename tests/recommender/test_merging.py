@@ -183,6 +183,6 @@ def test_rules_of_the_fit_that_do_not_suit_new_data_are_named_and_can_be_changed
         OLD, feedback=RULES["kinds"]["feedback"], kind="kind"
     )
     likes = {"user": ["a"], "item": ["z"]}
-    with pytest.raises(InputError, match=r"no such column.*as the data of the fit: .*kind='kind'"):
+    with pytest.raises(InputError, match=r"no such column.*as the data of the fit were: .*kind='kind'"):
         model.update(likes)
     assert model.update(likes, feedback=None, kind=None).seen_.has(0, 2)
