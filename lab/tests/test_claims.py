@@ -134,7 +134,7 @@ LIMITS = {
     ("cold-items.md", ""): "options",
 }
 """Sections whose numbers are not measured."""
-FIGURE = re.compile(r"(?<![\w.])\.\d{3,4}\b|\b\d[\d.,]* ?(?:s|ms|GB|MB|MiB)\b(?=[ |.,;:)])(?! /)")
+FIGURE = re.compile(r"(?<![\w.])\.\d{3,4}\b|\b\d[\d.,]* ?(?:s|ms|GB|MB|MiB)\b(?=[ |.,;:)])(?! /)|% \|")
 
 
 @pytest.mark.parametrize(
