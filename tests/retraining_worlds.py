@@ -5,6 +5,9 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pytest
+
+pytest.importorskip("pydantic")  # versions of a served model are kept with it
 
 import truepair as tp
 from truepair.serving.events.event import Event

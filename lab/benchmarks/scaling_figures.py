@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=LAB / "results" / "bench")
     parser.add_argument("--figures", type=Path, default=LAB.parent / "docs" / "figures")
     given = parser.parse_args()
-    for path in sorted(given.results.glob("*.json")):
+    for path in sorted(given.results.glob("*scaling*.json")):
         (facts,) = json.loads(path.read_text(encoding="utf-8"))["benchmarks"].values()
         data = facts["data"]
         figure = given.figures / f"{path.stem}.svg"

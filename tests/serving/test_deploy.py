@@ -51,6 +51,7 @@ def test_every_secret_is_a_file_of_the_user():
 
 def test_alerts_use_metrics_that_exist():
     pytest.importorskip("prometheus_client")
+    pytest.importorskip("starlette")
     from truepair.serving.web.guard import Metrics
 
     histories, indexing = (

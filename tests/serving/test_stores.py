@@ -9,6 +9,8 @@ from contextlib import suppress
 
 import pytest
 
+pytest.importorskip("psycopg")
+
 import databases
 import processes
 from truepair.errors import InputError, StorageError
