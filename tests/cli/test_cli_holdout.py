@@ -78,3 +78,28 @@ def test_a_random_test_part_is_validated_at_random(lines):
         "fit", lines, "-o", "m", *SMALL, "--chronological", "--test", "0.2", "--hold-out", "last"
     ).stderr
     assert "hold_out(how='last', share=0.2, seed=0)" in shown
+
+
+@pytest.mark.parametrize("command", ["fit", "compare", "tune"])
+def test_a_date_begins_the_test_part(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    days = [
+        f"{user},{item},2024-06-{10 + (7 * item + user) % 12}" for user in range(12) for item in range(12)
+    ]
+    Path("clicks.csv").write_text("\n".join(["user,item,time", *days]))
+    args = ["--metric", "ndcg@5", "--epochs", "1", "--no-auto", "--test-after", "2024-06-20"]
+    if command == "tune":
+        pytest.importorskip("optuna")
+        args += ["--trials", "1"]
+    more = {"fit": ["-o", "m"], "compare": ["--losses", "bpr,popular"], "tune": []}[command]
+    said = good(command, "clicks.csv", *more, *args)
+    assert "<Split temporal(at='2024-06-20'" in said.stderr
+    assert "test 24" in said.stderr  # days 20 and 21 of 12 users
+    if command != "fit":
+        return
+    number = "1718841600000000"  # microseconds, as of dates
+    assert "test 24" in good(command, "clicks.csv", *more, *args[:-1], number).stderr
+    both = failed(command, "clicks.csv", *more, *args, "--test", "0.2")
+    assert "--test 0.2 has no effect with --test-after 2024-06-20" in both
+    wrong = failed(command, "clicks.csv", *more, *args[:-1], "soon")
+    assert "--test-after = 'soon' is no time; give a date such as '2024-06-15'" in wrong

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date, datetime
 from functools import partial
 
 import numpy as np
@@ -316,6 +317,32 @@ def test_temporal_keeps_ties_together_and_says_so() -> None:
     )
 
 
+DAYS = ("2024-06-14T23:59:59", "2024-06-15", "2024-06-16T12:00", "2024-06-17")
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns", "float"])
+@pytest.mark.parametrize(
+    "at",
+    [
+        "2024-06-15", "2024-06-15 00:00", "2024-06-15T02:00+02:00", date(2024, 6, 15),
+        datetime(2024, 6, 15), np.datetime64("2024-06-15"), "2024-06-14T23:59:59.5",
+    ],
+    ids=str,
+)  # fmt: skip
+def test_temporal_cuts_at_a_date_in_any_unit(unit, at) -> None:
+    moments = np.array(DAYS, "datetime64[s]")
+    times = moments.astype(float) if unit == "float" else moments.astype(f"datetime64[{unit}]").astype(int)
+    split = split_temporal(line(*times), at=at)
+    assert [(len(split.train), len(split.test))] == [(1, 3)]
+
+
+def test_temporal_needs_a_date_that_can_be_compared() -> None:
+    with pytest.raises(InputError, match=r"at = 'soon' is no time; give a date such as '2024-06-15'"):
+        split_temporal(line(0, 1), at="soon")
+    with pytest.raises(InputError, match="needs times of a clock"):
+        split_temporal(line(0, 1), at="2024-06-15")
+
+
 def test_temporal_cuts_at_a_moment_that_belongs_to_test() -> None:
     split = split_temporal(line(0, 1, 2, 2, 3), at=2)
     assert sorted(split.test.time) == [2, 2, 3]
@@ -555,8 +582,8 @@ def test_missing_times_are_an_error(name: str) -> None:
 def test_temporal_wants_one_cut() -> None:
     with pytest.raises(InputError, match=r"test = 0\.2 and at = 3 both say where to split; pass one of them"):
         split_temporal(line(1, 2), test=0.2, at=3)
-    with pytest.raises(InputError, match=r"at = '2020' .* unit of the time column; it ranges from 1.* to 2"):
-        split_temporal(line(1, 2), at="2020")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"at = nan .* unit of the time column; it ranges from 1.* to 2"):
+        split_temporal(line(1, 2), at=float("nan"))
 
 
 def test_nothing_left_for_train_is_an_error() -> None:

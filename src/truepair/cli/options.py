@@ -44,6 +44,10 @@ TestPart = Annotated[
     str | None,
     typer.Option(metavar="SHARE|given", help="Hold out this share, or the source's own test part."),
 ]
+TestAfter = Annotated[
+    str | None,
+    typer.Option(metavar="DATE", help="Hold out what is new from this time on: 2024-06-15, or a number."),
+]
 OutputModel = Annotated[
     Path,
     typer.Option("--output", "-o", callback=check_output, help="The file to save to; it may be MODEL."),

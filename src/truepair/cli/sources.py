@@ -82,21 +82,30 @@ class Reading:
         return found
 
     def split(
-        self, source: str, test: str | None, model: Recommender, console: Console, valid: float | None = None
+        self,
+        source: str,
+        test: str | None,
+        after: str | None,
+        model: Recommender,
+        console: Console,
+        valid: float | None = None,
     ) -> tp.Split:
         """The parts that `fit` makes: a test part if `test` says which, a validation part, and the rest.
 
-        `test` is a random share, or "given", the test part that comes with the source. `valid` is the share
+        `test` is a random share, or "given", the test part that comes with the source; `after` is the time
+        that begins it. `valid` is the share
         of the validation part, by default the model's; a prepared folder may have its own.
         """
         from truepair.recommender.holdout import split_for_fitting, with_validation
 
         share = model.spec.validation if valid is None else valid
-        if test is None:
+        if after is not None:
+            refuse({"--test": test}, f"with --test-after {after}", "give one or the other")
+        if test is None and after is None:
             found = self.interactions(source, not console.quiet)
             split = split_for_fitting(found, None, share, model.seed, model.hold_out)
         else:
-            split = self._with_test(source, test, model.seed, not console.quiet)
+            split = self._with_test(source, test, after, model.seed, not console.quiet)
             if split.valid is None:
                 split = with_validation(split, share, model.seed, model.hold_out)
         console.say(described(split))
@@ -118,11 +127,19 @@ class Reading:
         refuse(given, f"on {source}, which is prepared", "give it to `truepair prepare`")
         return found
 
-    def _with_test(self, source: str, test: str, seed: int, progress: bool) -> tp.Split:
+    def _with_test(
+        self, source: str, test: str | None, after: str | None, seed: int, progress: bool
+    ) -> tp.Split:
         if (prepared := self.prepared_split(source)) is not None:
             if test != "given":
-                raise InputError(f"test = {test!r}: {source} has a test part; use --test given.")
+                raise InputError(f"{source} has a test part; use --test given.")
             return prepared
+        if test is None:
+            from truepair.data.durations import moment_in
+
+            found, at = self.interactions(source, progress), number_or_text(after)
+            moment_in("--test-after", at, found)  # an error names the option
+            return tp.split_temporal(found, at=at)
         if test != "given":
             share = number_or_text(test)
             if not isinstance(share, float):

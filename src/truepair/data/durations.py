@@ -1,4 +1,4 @@
-"""Durations of data time, such as "7d", and the unit of a time column.
+"""Durations of data time, such as "7d", dates, and the unit of a time column.
 
 A time column has no unit of its own: integers are kept as they are, dates and ISO text are microseconds. The
 unit of clock times follows from their size, because today's seconds, milliseconds, microseconds and
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
 
 import numpy as np
 
@@ -66,14 +67,43 @@ def time_length(what: str, duration: str | float, interactions: Interactions) ->
     seconds = total_seconds(duration)
     if seconds is None:
         raise InputError(f"{what} = {duration!r:.60} is no duration. {remedy}")
+    return seconds * _clock_units(what, duration, interactions)
+
+
+def moment_in(what: str, moment: object, interactions: Interactions) -> object:
+    """A date or an ISO text, in UTC unless it has a zone, in the unit of the time column; else as it is.
+
+    >>> from truepair.data.ids import IdMap
+    >>> zero, one = np.array([0]), IdMap.range(1)
+    >>> day = Interactions(zero, zero, one, one, time=np.array([1_700_000_000]))
+    >>> moment_in("at", "2023-11-14", day)
+    1699920000
+    """
+    if not isinstance(moment, str | date | np.datetime64):
+        return moment
+    try:
+        found = datetime.fromisoformat(str(moment))
+    except ValueError:
+        raise InputError(
+            f"{what} = {moment!r:.60} is no time; give a date such as '2024-06-15', or a number in the unit "
+            "of the time column."
+        ) from None
+    since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    whole, rest = divmod(
+        since // timedelta(microseconds=1) * int(_clock_units(what, moment, interactions)), 1_000_000
+    )
+    return whole + rest / 1e6 if rest else whole
+
+
+def _clock_units(what: str, given: object, interactions: Interactions) -> float:
+    """How many units of the times are a second; raise where they are not times of a clock."""
     largest = _largest(interactions)
     if (per_second := units_per_second(largest)) is None:
         raise InputError(
-            f"{what} = {duration!r:.60} needs times of a clock, and the times here are at most "
-            f"{largest:g}, too small for seconds since 1970; give {what} as a number in their unit, "
-            "or read a column of dates."
+            f"{what} = {given!r:.60} needs times of a clock, and the times here are at most {largest:g}, too "
+            f"small for seconds since 1970; give {what} as a number in their unit, or read a column of dates."
         )
-    return seconds * per_second
+    return per_second
 
 
 def _largest(interactions: Interactions) -> float:

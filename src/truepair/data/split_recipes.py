@@ -12,9 +12,12 @@ again is not judged.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
+from typing import Any
 
 import numpy as np
 
+from truepair.data.durations import moment_in
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions, Origin
 from truepair.data.log import Log, Mask, Values, positions
@@ -99,15 +102,19 @@ def split_leave_last_out(interactions: Interactions, last: int = 1, valid: int =
 
 
 def split_temporal(
-    interactions: Interactions, test: float | None = None, valid: float = 0.0, at: float | None = None
+    interactions: Interactions,
+    test: float | None = None,
+    valid: float = 0.0,
+    at: float | str | date | None = None,
 ) -> Split:
     """Train on events before a point in time, test on pairs whose first like is at that time or later.
 
-    Give the time as `at`, or the share `test` (0.2 if neither is given): the split is then at the time of
-    the ⌊n·test + ½⌋-th latest of the n likes, repeats included. Events of equal time stay together in the
-    later part, which may thus be larger than requested; the notes say so. `valid` is the latest share of the
-    *remaining* likes, selected in the same way. A pair that is liked before a cut and again after it stays in
-    the earlier part, as of the cut: the later events are not judged, and the notes count them.
+    Give the time as `at`, a date such as "2024-06-15" (in UTC) or a number in the unit of the times, or the
+    share `test` (0.2 if neither is given): the split is then at the time of the ⌊n·test + ½⌋-th latest of the
+    n likes, repeats included. Events of equal time stay together in the later part, which may thus be larger
+    than requested; the notes say so. `valid` is the latest share of the *remaining* likes, selected in the
+    same way. A pair that is liked before a cut and again after it stays in the earlier part, as of the cut:
+    the later events are not judged, and the notes count them.
     """
     if at is not None and test is not None:
         raise InputError(f"test = {test!r} and at = {at!r} both say where to split; pass one of them.")
@@ -116,12 +123,13 @@ def split_temporal(
     likes = np.ones(len(time), dtype=bool)
     if log is not None:
         time, likes = np.asarray(log.time), log.liked
-    in_test = _latest(time, likes, share) if at is None else _since(time, at)
+    moment = moment_in("at", at, interactions)
+    in_test = _latest(time, likes, share) if moment is None else _since(time, moment)
     in_valid = _latest(time, likes & ~in_test, valid) & ~in_test
     wanted = int(likes.sum()), int((likes & ~in_test).sum())
     test_remarks = _size_note("test", likes & in_test, wanted[0], share) if at is None else ()
     remarks = (*test_remarks, *_size_note("valid", likes & in_valid, wanted[1], valid))
-    recipe = f"temporal({f'test={share}' if at is None else f'at={at}'}, valid={valid})"
+    recipe = f"temporal({f'test={share}' if at is None else f'at={at!r}'}, valid={valid})"
     if log is not None:
         return cut_log(interactions, log, in_test, in_valid if valid else None, recipe, remarks)
     return _split(interactions, in_test, in_valid if valid else None, recipe, remarks)
@@ -307,10 +315,11 @@ def _latest(time: Values, among: Mask, share: float) -> Mask:
     return time >= ordered[-wanted] if wanted else np.zeros_like(among)
 
 
-def _since(time: Values, at: float) -> Mask:
+def _since(time: Values, at: Any) -> Mask:
     span = f"; it ranges from {time.min()} to {time.max()}" if len(time) else ""
-    check_number("at", at, remedy=f"Give it in the unit of the time column{span}.")
-    return time >= at  # not the checked float, which cannot represent every integer of nanoseconds
+    check_number("at", at, remedy=f"Give a date, or a number in the unit of the time column{span}.")
+    later: Mask = time >= at  # not the checked float, which cannot represent every integer of nanoseconds
+    return later
 
 
 def _times(interactions: Interactions, who: str) -> Values:

@@ -7,7 +7,16 @@ from dataclasses import asdict, dataclass, replace
 import truepair as tp
 from truepair.cli.configuration import Training
 from truepair.cli.console import Console, aligned
-from truepair.cli.options import ColdUsers, ModelFile, SourceText, TestPart, argument, option, refuse
+from truepair.cli.options import (
+    ColdUsers,
+    ModelFile,
+    SourceText,
+    TestAfter,
+    TestPart,
+    argument,
+    option,
+    refuse,
+)
 from truepair.cli.sources import Reading, find_source, whole_numbers
 from truepair.data.sources.sql_urls import without_password
 from truepair.errors import InputError, check_choice
@@ -131,6 +140,7 @@ class CompareOptions:
     )
     seeds: int = option("Train each loss with this many seeds, and average.", default=1, min=1)
     test: TestPart = None
+    test_after: TestAfter = None
 
 
 def compare(
@@ -142,7 +152,7 @@ def compare(
     other losses have their defaults, which were not chosen for the data. `truepair tune --loss NAME` finds a
     loss's own. Each fitted model is evaluated once on the test part; without --test it is the given one, else
     a share of 0.2. A validation part, if one is held out, chooses the epoch; with the default sampler `full`
-    none is held out, and the last epoch is used.
+    none is held out, and the last epoch is used. --test-after splits by time.
 
     Example:
       truepair compare ml-100k --losses bpr,dcl,dpl --seeds 3 --min-rating 4
@@ -152,8 +162,8 @@ def compare(
     models = _models(training, [name.strip() for name in args.losses.split(",")], console)
     trained = [model for model in models.values() if model.spec.closed_form is None]  # checks all parameters
     first = (trained or list(models.values()))[0]  # closed forms hold nothing out
-    test = args.test or reading.test_of(source) or "0.2"
-    split = reading.split(source, test, first, console)
+    test = args.test or (None if args.test_after else reading.test_of(source) or "0.2")
+    split = reading.split(source, test, args.test_after, first, console)
     runs = {name: _run(name, model, split, args.seeds, console) for name, model in models.items()}
     merged = {name: mean_over_seeds([found for _, found in those]) for name, those in runs.items()}
     first_found = next(iter(merged.values()))

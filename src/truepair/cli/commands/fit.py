@@ -14,7 +14,16 @@ import truepair as tp
 from truepair.cli.configuration import Training
 from truepair.cli.console import Console, Ranks, to_be_continued
 from truepair.cli.interruption import EXIT_CODE
-from truepair.cli.options import LossName, OutputModel, SourceText, TestPart, WithoutOptimizer, option, refuse
+from truepair.cli.options import (
+    LossName,
+    OutputModel,
+    SourceText,
+    TestAfter,
+    TestPart,
+    WithoutOptimizer,
+    option,
+    refuse,
+)
 from truepair.cli.sources import Reading, described
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import without_password
@@ -29,6 +38,7 @@ class FitOptions:
     output: OutputModel
     loss: LossName = None
     test: TestPart = None
+    test_after: TestAfter = None
     item_features: str | None = option("A file or URL#table for --encoder hybrid.", metavar="TABLE")
     user_features: str | None = option("A file or URL#table for --encoder hybrid.", metavar="TABLE")
     checkpoint: Path | None = option("The checkpoint file. [default: <output>.checkpoint]")
@@ -63,8 +73,9 @@ def fit(
     ranks.prepare(model, args.budget)
     kept = _checkpoint(model, args.output, args.checkpoint)
     data: tp.Interactions | tp.Split
-    if args.test is not None:
-        data = reading.split(source, args.test, model, console)
+    has_test = args.test is not None or args.test_after is not None
+    if has_test:
+        data = reading.split(source, args.test, args.test_after, model, console)
     else:
         data = reading.prepared_split(source) or reading.interactions(source, not console.quiet)
         console.say(described(data))
@@ -75,7 +86,7 @@ def fit(
         model.fit(data, budget=args.budget, checkpoint=kept, progress=not console.quiet, **tables)
         if not ranks.is_first:
             return
-        tested = _tested(model, cast("tp.Split", data)) if args.test is not None else {}
+        tested = _tested(model, cast("tp.Split", data)) if has_test else {}
         model.save(args.output, updatable=not args.no_optimizer)
     except KeyboardInterrupt:
         for left, what in _left(kept).items() if ranks.is_first else ():

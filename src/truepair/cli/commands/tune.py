@@ -12,7 +12,7 @@ import typer
 import truepair as tp
 from truepair.cli.configuration import Training, read_toml
 from truepair.cli.console import Console, aligned, to_be_continued
-from truepair.cli.options import LossName, Report, SourceText, TestPart, option
+from truepair.cli.options import LossName, Report, SourceText, TestAfter, TestPart, option
 from truepair.cli.sources import Reading, number_or_text
 from truepair.cli.table_files import check_output
 from truepair.data.sources.sql_urls import without_password
@@ -40,6 +40,7 @@ class TuneOptions:
     extensions: int = option("Extend the space at most this often, if the best is at its edge.", default=2)
     prune: bool = option("Stop trials that are worse than the median.", default=True)
     test: TestPart = None
+    test_after: TestAfter = None
     out: Report = None
     save_config: Path | None = option(
         "A TOML file for the best parameters, for `fit --config`; written after each better trial.",
@@ -76,8 +77,8 @@ def tune(
     effort = check_effort(args.trials, args.together, args.extensions)
     space = None if args.space is None else read_space_file(args.space)
     plan = plan_search(training.flat(loss=args.loss), space)
-    test = args.test or reading.test_of(source)
-    split = reading.split(source, test, plan.model, console, plan.validation)
+    test = args.test or (None if args.test_after else reading.test_of(source))
+    split = reading.split(source, test, args.test_after, plan.model, console, plan.validation)
     name, metric, config = args.study or plan.name, plan.model.metric, args.save_config
     try:
         found = plan.run(
