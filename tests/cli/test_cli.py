@@ -376,6 +376,20 @@ def test_wrong_usage_exits_with_2(clicks):
     assert "No such option" in failed("fit", clicks, "-o", "m", "--dimension", "3", code=2)
 
 
+def test_the_help_of_fit_begins_with_ten_options():
+    _, *parts = re.split(r"^(\w[\w ]+):\n", good("fit", "--help").stdout, flags=re.MULTILINE)
+    found = {
+        n: re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.MULTILINE)
+        for n, text in zip(parts[::2], parts[1::2], strict=True)
+    }
+    assert list(found)[:5] == ["Arguments", "Options", "Training", "Output", "Reading data"]
+    assert len(found["Options"]) == 11  # with --help
+    assert {"--output", "--loss", "--test-after", "--min-rating"} <= set(found["Options"])
+    assert "--learning-rate" in found["Training"]
+    assert "--json" in found["Output"]
+    assert "--chronological" in found["Reading data"]
+
+
 # --- Ctrl-C --------------------------------------------------------------------------------------------
 
 # a shell that starts the tests in the background would have its children ignore SIGINT

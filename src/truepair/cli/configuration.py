@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import truepair as tp
 from truepair.cli.options import option
@@ -21,6 +21,8 @@ def _defaulted(help: str) -> Any:
 @dataclass(frozen=True)
 class Training:
     """Parameters of `Recommender` with an option; None means not given."""
+
+    panel: ClassVar = "Training"
 
     encoder: str | None = _defaulted("The encoder: {truepair.models.closed_forms.ALL_ENCODERS}.")
     sampler: str | None = _defaulted("The sampler: {truepair.sampling.SAMPLERS}.")

@@ -7,7 +7,7 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import typer
 
@@ -22,6 +22,8 @@ from truepair.reporting.page import text_table
 @dataclass(frozen=True)
 class Console:
     """Where a command writes; its fields are options of every command."""
+
+    panel: ClassVar = "Output"
 
     quiet: bool = option("Print no progress and no remarks, only errors.", "--quiet", "-q", default=False)
     json: bool = option("Print the result to stdout as JSON.", "--json", default=False)

@@ -7,10 +7,11 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import MISSING, field, fields, is_dataclass
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -21,6 +22,23 @@ from truepair.errors import InputError, TruepairError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+
+FIRST = frozenset(
+    [
+        "output",
+        "loss",
+        "encoder",
+        "test",
+        "test_after",
+        "metric",
+        "budget",
+        "min_rating",
+        "feedback",
+        "missing",
+    ]
+)
+"""Options that the help shows before the groups of the others, besides those of the command alone."""
 
 
 def _check_report(path: Path | None) -> Path | None:
@@ -62,6 +80,7 @@ WithoutOptimizer = Annotated[
         "--no-optimizer",
         help="Save without the state of training. The file has about a quarter of the size, and updates go "
         "on from the vectors alone.",
+        rich_help_panel="Output",
     ),
 ]
 LossName = Annotated[str | None, typer.Option(help="The loss: {truepair.losses.LOSSES} [default: {default}]")]
@@ -107,8 +126,13 @@ def unpacked(command: Callable[..., None]) -> Callable[..., None]:
 
 def _options_of(kind: type[DataclassInstance]) -> list[Parameter]:
     hints, found = get_type_hints(kind, include_extras=True), []
+    panel = getattr(kind, "panel", None)
     for each in fields(kind):
         hint = Annotated[hints[each.name], each.metadata["option"]] if each.metadata else hints[each.name]
+        if panel is not None:
+            base, shown = get_args(hint)
+            hint = Annotated[base, shown := copy(shown)]
+            shown.rich_help_panel = panel
         default = Parameter.empty if each.default is MISSING else each.default
         found.append(Parameter(each.name, Parameter.KEYWORD_ONLY, default=default, annotation=hint))
     return found
@@ -135,6 +159,19 @@ class Command(TyperCommand):
             text = getattr(parameter, "help", None) or ""
             vars(parameter)["help"] = _filled(text, str(parameter.name))
         super().format_help(ctx, formatter)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """The arguments, the options that are used first, and groups of the others."""
+        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is not None:
+                panel = None if parameter.name in FIRST else getattr(parameter, "rich_help_panel", None)
+                kind = "Options" if parameter.param_type_name == "option" else "Arguments"
+                groups.setdefault(panel or kind, []).append(record)
+        for title, records in groups.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
 
 
 def option_name(name: str) -> str:

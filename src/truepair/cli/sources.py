@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import truepair as tp
 from truepair.cli.console import Console
@@ -30,6 +30,7 @@ def _column(role: str) -> Any:
 class Reading:
     """How to read a source; the fields are options. All but the last four are not for datasets."""
 
+    panel: ClassVar = "Reading data"
     user: str | None = _column("user")
     item: str | None = _column("item")
     rating: str | None = _column("rating")

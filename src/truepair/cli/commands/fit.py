@@ -39,9 +39,15 @@ class FitOptions:
     loss: LossName = None
     test: TestPart = None
     test_after: TestAfter = None
-    item_features: str | None = option("A file or URL#table for --encoder hybrid.", metavar="TABLE")
-    user_features: str | None = option("A file or URL#table for --encoder hybrid.", metavar="TABLE")
-    checkpoint: Path | None = option("The checkpoint file. [default: <output>.checkpoint]")
+    item_features: str | None = option(
+        "A file or URL#table for --encoder hybrid.", metavar="TABLE", rich_help_panel="Training"
+    )
+    user_features: str | None = option(
+        "A file or URL#table for --encoder hybrid.", metavar="TABLE", rich_help_panel="Training"
+    )
+    checkpoint: Path | None = option(
+        "The checkpoint file. [default: <output>.checkpoint]", rich_help_panel="Training"
+    )
     budget: str | None = option(
         "The time for automatic settings and training: 90s, 2min, 1h30min. [default: the search may do 2.5 "
         "times the work of a full training, as counted in advance]",
