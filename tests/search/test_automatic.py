@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -367,19 +368,37 @@ def test_a_state_that_cannot_be_kept_elsewhere_is_an_error_before_the_search(dat
         tp.Recommender(**QUICK, optimizer_state="half").fit(data)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "epochs", "runs"), [((0.1,), 14, 1), ((6.0, 0.1), 14, 2), ((6.0, 2.5), 2, 2), ((20.0,), 1, 1)]
-)
-def test_an_epoch_is_timed_again_if_it_would_shorten_the_runs(data, seconds, epochs, runs, monkeypatch):
-    part, times = hold_out(data, "random", 0.1), [*seconds]
-    search = SettingsSearch(tp.Recommender(device="cpu").spec, part, part.train, Stopwatch(100.0))
+COMPILING = 9.0
 
-    def timed(points):
-        search.trials += [short_run(point, times.pop(0)) for point in points]
 
-    monkeypatch.setattr(search, "_try_points", timed)
-    assert search._timed(search._short(), 100.0).epochs == epochs
-    assert len(search.trials) == runs
+@pytest.mark.parametrize("epoch", [0.02, 0.1, 0.3])  # seconds, at dim 64
+@pytest.mark.parametrize("limit", [40.0, 120.0, 600.0])
+def test_a_budget_is_used(data, monkeypatch, epoch, limit):
+    """By a clock that only training moves: compilation first, then epochs in proportion to the dimension."""
+    clock, compiled = [0.0], []
+    monkeypatch.setattr(plan, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+
+    def trained(job):
+        took, history = epoch * job.encoder.dim / 64, []
+        for number in range(1, job.settings.epochs + 1):
+            first = 0.0 if compiled else COMPILING
+            compiled.append(number)
+            clock[0] += took + first
+            score = 0.1 if number == job.settings.epochs else None
+            history.append(EpochRecord(number, 1.0, None, score, 0.01, took + first))
+        nothing = torch.zeros(1, 1)
+        return FitResult(nothing, nothing, "full", job, tuple(history), job.settings.epochs)
+
+    monkeypatch.setattr(plan, "fit_many", lambda jobs, *_, **__: [trained(job) for job in jobs])
+    monkeypatch.setattr(plan, "training_work", lambda size, dim, epochs: dim * epochs)
+    spec = tp.Recommender(device="cpu", metric="ndcg@10", blend="none").spec
+    part = hold_out(data, "random", 0.1)
+    search = SettingsSearch(spec, part, part.train, Stopwatch(limit))
+    search.run()
+    whole = epoch * search.chosen["dim"] / 64 * search.chosen["epochs"]  # the training on everything
+    used, is_full = clock[0] + whole, (search.chosen["dim"], search.chosen["epochs"]) == (256, 40)
+    assert used <= limit
+    assert is_full or used >= 0.7 * limit
 
 
 def short_run(point, seconds):

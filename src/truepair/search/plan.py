@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -127,6 +128,7 @@ _MOST_WORK = 2.5  # of the search, in trainings of the full size; by the clock 3
 _DIMS = (512, 256, 128, 64)
 _MOST_BYTES = 3e9  # of all vectors in training, on a CPU
 _BYTES = 24  # of a number of a vector in training: its gradient, Adam's two, and the best so far
+_FEWER = 0.6  # of the full run's epochs: before a budget makes it narrower
 _CLEARLY = 1.02  # a ratio of scores: a reason to leave the plan
 _SOLVING = 4e-11  # seconds of EASE for each cube of items, on two cores
 
@@ -232,6 +234,8 @@ class SettingsSearch:
         self.most_work = _MOST_WORK * training_work(self.whole_size, self.full_dim, self.epochs)
         self.spent = 0.0  # counted work
         self.trials: list[Trial] = []
+        self.most_runs = 0  # once it is known
+        self.epoch_seconds: list[float] = []  # the shortest epoch of each short run
         self.scores: dict[Point, float] = {}
         self.kept: dict[
             tuple[object, ...], Trial
@@ -253,6 +257,7 @@ class SettingsSearch:
             if "blend" in self.wanted:
                 allowed -= FEWEST_SOLVED * regularisation_work(self.train, self.valid)
             most = min(int(allowed / self._work(point)), _MOST_SHORT)
+            self.most_runs = len(self.trials) + max(most, 3) + 1
             point = climb(point, self.wanted, most, self._try_points, self.scores, self.clock.is_late)
         full = self._full(point)
         if full is None:  # no time for a run that judges
@@ -284,12 +289,16 @@ class SettingsSearch:
 
     def _timed(self, point: Point, limit: float) -> Point:
         """The short run with as many epochs as suit the limit: how long does one take?"""
-        share, probe = 0.05 * limit, point._replace(epochs=1)
+        if len(self.kept) > 1:  # of an interrupted search: the same runs again
+            return point._replace(epochs=max(trial.parameters["epochs"] for trial in self.kept.values()))
+        probe = point._replace(epochs=min(2, point.epochs))
         self._try_points([probe])
-        if share / point.epochs < self.trials[0].seconds < 2 * share:  # the first one may compile
-            self.kept.pop(probe, None)
-            self._try_points([probe])
-        return point._replace(epochs=max(1, min(point.epochs, int(share / self.trials[-1].seconds))))
+        return point._replace(epochs=max(1, min(point.epochs, int(0.05 * limit / self._epoch_seconds()))))
+
+    def _epoch_seconds(self) -> float:
+        """The median time of an epoch of a short run, without the compilation before a first one."""
+        known = [trial.seconds / trial.parameters["epochs"] for trial in self.trials]
+        return float(statistics.median(self.epoch_seconds or known))
 
     def _full_size(self, point: Point) -> Point:
         """The full run where time is no limit: wider and longer, at a temperature one place lower."""
@@ -298,22 +307,23 @@ class SettingsSearch:
     def _full(self, point: Point) -> Point | None:
         """The full run; None if time is short.
 
-        With a budget, it is as wide as lets it run twice, on held-out pairs and on everything.
+        With a budget, it is as wide as lets it run twice, on held-out pairs and on everything, for most of
+        its epochs.
         """
         full = self._full_size(point)
         if self.clock.limit is None:
             return full
-        timed = self.trials[1:] or self.trials  # the first one may compile
-        per_epoch = max(trial.seconds / trial.parameters["epochs"] for trial in timed)
+        per_epoch = self._epoch_seconds()
         runs = 1.1 * (1 + self._times_longer(point.dim))  # this one, and the one on everything
         dims = [dim for dim in _DIMS if dim <= self.full_dim] if "dim" in self.wanted else [self.full_dim]
+        fewest = _FEWER if "epochs" in self.wanted else 1.0
         for dim in dims:
             seconds = per_epoch * training_work(self.size, dim, 1) / training_work(self.size, point.dim, 1)
-            if runs * full.epochs * seconds <= self.clock.left:
-                return full._replace(dim=dim)
-        fewer = int(self.clock.left / (runs * seconds))
-        if "epochs" in self.wanted and fewer > point.epochs:
-            return full._replace(dim=dims[-1], epochs=fewer)
+            epochs = min(full.epochs, int(self.clock.left / (runs * seconds)))
+            if epochs >= fewest * full.epochs:
+                return full._replace(dim=dim, epochs=epochs)
+        if "epochs" in self.wanted and epochs > point.epochs:
+            return full._replace(dim=dims[-1], epochs=epochs)
         return None
 
     def _in_time(self, trial: Trial) -> Trial:
@@ -383,6 +393,8 @@ class SettingsSearch:
                 found = fit_many([self._job(point) for point in new], self.judge, engine=self.spec.engine)
                 seconds = (self.clock.seconds - began) / len(new)
                 for point, result in zip(new, found, strict=True):
+                    if isinstance(result, FitResult):
+                        self.epoch_seconds.append(min(record.seconds for record in result.history))
                     self.kept[point] = self._trial(point, result, seconds)
                 if self.file is not None:
                     self.file.write({"runs": [(point, vars(trial)) for point, trial in self.kept.items()]})
@@ -419,8 +431,9 @@ class SettingsSearch:
         self.trials.append(trial)
         self.scores[point] = -1.0 if trial.score is None else trial.score
         self.spent += self._work(point)
+        number = f"run {len(self.trials)}" + (f" of at most {self.most_runs}" if self.most_runs else "")
         self._say(
-            f"temperature {trial.parameters['temperature']:g}, popularity {point.popularity:g}, "
+            f"{number}: temperature {trial.parameters['temperature']:g}, popularity {point.popularity:g}, "
             f"dim {point.dim}, {point.epochs} epochs: "
             f"{trial.why or f'{self.judge.metric} {trial.score:.4f}'}; {self._left()}"
         )
