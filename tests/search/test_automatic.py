@@ -601,6 +601,32 @@ def test_an_interrupted_search_goes_on_where_it_stopped(data, model, tmp_path, m
     assert sorted(each.name for each in tmp_path.iterdir()) == ["c", "c.settings"]
 
 
+def test_an_interrupted_full_run_of_a_budget_goes_on(data, tmp_path, monkeypatch):
+    path, judge, states = tmp_path / "c", Validation.__call__, []
+
+    def stopped(validation, state):
+        states.append(state.epoch)
+        if state.epoch == 20:  # of the full run
+            raise KeyboardInterrupt
+        return judge(validation, state)
+
+    parameters = {"device": "cpu", "metric": "ndcg@10"}
+    with monkeypatch.context() as patch:
+        patch.setattr(Validation, "__call__", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            tp.Recommender(**parameters).fit(data, budget=600, checkpoint=path)
+    full = json.loads(settings_file(path).read_text())["full"]
+    assert full[2:] == [256, 40]
+    begun = states[-1]
+    states.clear()
+    with monkeypatch.context() as patch:  # a clock that would choose a shorter one
+        patch.setattr(plan.SettingsSearch, "_full", lambda *_: pytest.fail("it was chosen again"))
+        patch.setattr(Validation, "__call__", lambda *given: states.append(given[1].epoch) or judge(*given))
+        tp.Recommender(**parameters).fit(data, budget=600, checkpoint=path)
+    assert begun == 20
+    assert states[0] >= 15  # no short run, and the full one goes on
+
+
 RUN = '{"number": 0, "parameters": {}, "score": 0.5, "epoch": 1, "state": "complete"}'
 
 

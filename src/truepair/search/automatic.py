@@ -27,7 +27,7 @@ from truepair.evaluation import parse_metric
 from truepair.randomness import random_order, stream_key
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import hold_out, like_test
-from truepair.search.plan import SettingsSearch, Stopwatch
+from truepair.search.plan import Point, SettingsSearch, Stopwatch
 from truepair.search.settings_file import SettingsFile
 from truepair.spec import Spec
 from truepair.spec.parameters import as_json
@@ -80,7 +80,7 @@ def chosen_settings(
     if spec.settings.optimizer_state != "device" and spec.engine in (AUTO, "full"):
         check_state(spec.job(split.train))  # an error now, and not after the search
     spec = replace(spec, metric=judging_metric(spec.metric, split.train.n_items))
-    kept = {} if file is None or spec.engine == "distributed" else file.runs()
+    kept, begun = ({}, None) if file is None or spec.engine == "distributed" else file.runs()
     clock = Stopwatch(limit, sum(run.seconds for run in kept.values()))
     users = some_users(split, spec.settings.seed)
     try:
@@ -94,7 +94,7 @@ def chosen_settings(
     else:
         whole = part.train if users is None else split.train
         search = SettingsSearch(spec, part, whole, clock, progress, tables, users)
-        search.kept = kept
+        search.kept, search.begun = kept, begun and Point(*begun)
         search.run(file)
         choice = _choice(settled, search, part.recipe)
     if file is not None:

@@ -233,6 +233,7 @@ class SettingsSearch:
             self.full_dim = largest_dim(self.device, whole.n_users, whole.n_items)
         self.most_work = _MOST_WORK * training_work(self.whole_size, self.full_dim, self.epochs)
         self.spent = 0.0  # counted work
+        self.begun: Point | None = None  # the full run of an interrupted search with a budget
         self.trials: list[Trial] = []
         self.most_runs = 0  # once it is known
         self.epoch_seconds: list[float] = []  # the shortest epoch of each short run
@@ -259,7 +260,9 @@ class SettingsSearch:
             most = min(int(allowed / self._work(point)), _MOST_SHORT)
             self.most_runs = len(self.trials) + max(most, 3) + 1
             point = climb(point, self.wanted, most, self._try_points, self.scores, self.clock.is_late)
-        full = self._full(point)
+        full = self.begun or self._full(point)
+        if self.file is not None and self.clock.limit is not None and full is not None:
+            self._keep(full)  # the clock would choose another one
         if full is None:  # no time for a run that judges
             self.chosen = self._values(self._in_time(self._best()))
         elif not {"epochs", "blend"} & set(self.wanted):  # nothing is left to judge
@@ -396,10 +399,14 @@ class SettingsSearch:
                     if isinstance(result, FitResult):
                         self.epoch_seconds.append(min(record.seconds for record in result.history))
                     self.kept[point] = self._trial(point, result, seconds)
-                if self.file is not None:
-                    self.file.write({"runs": [(point, vars(trial)) for point, trial in self.kept.items()]})
+                self._keep()
             for point in some:
                 self._add(point, self.kept[point])
+
+    def _keep(self, full: Point | None = None) -> None:
+        if self.file is not None:
+            runs = [(point, vars(trial)) for point, trial in self.kept.items()]
+            self.file.write({"runs": runs, "full": full})
 
     def _is_kept(self, point: Point) -> bool:
         return point in self.kept and self.kept[point].parameters == self._parameters(point)

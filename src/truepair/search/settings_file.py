@@ -71,18 +71,25 @@ class SettingsFile:
                 )
         return None
 
-    def runs(self) -> dict[tuple[object, ...], Trial]:
-        """The short runs of an interrupted search, by point; none without a file, or with a damaged one."""
+    def runs(self) -> tuple[dict[tuple[object, ...], Trial], tuple[int, float, int, int] | None]:
+        """The short runs of an interrupted search, by point, and that of the full run that a budget began.
+
+        Both are empty without a file, or with a damaged one.
+        """
         with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
             path = settings_file(self.checkpoint)
             if path.stat().st_size <= _MOST_BYTES:
                 found = json.loads(path.read_bytes())
                 if found["key"] == self.key:
-                    return {tuple(point): read_record(Trial, run) for point, run in found["runs"]}
-        return {}
+                    runs = {tuple(point): read_record(Trial, run) for point, run in found["runs"]}
+                    if found.get("full") is None:
+                        return runs, None
+                    place, popularity, dim, epochs = found["full"]
+                    return runs, (int(place), float(popularity), int(dim), int(epochs))
+        return {}, None
 
     def write(self, content: Json) -> None:
-        """Keep the `runs` of a search so far, or its `facts`."""
+        """Keep the `runs` of a search so far and its `full` one, or its `facts`."""
         with atomic_write(settings_file(self.checkpoint), "the automatic settings") as file:
             file.write(json.dumps({"key": self.key, **content}).encode())
 
