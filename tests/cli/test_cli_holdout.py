@@ -90,13 +90,10 @@ def test_a_date_begins_the_test_part(tmp_path, monkeypatch, command):
     args = ["--metric", "ndcg@5", "--epochs", "1", "--no-auto", "--test-after", "2024-06-20"]
     if command == "tune":
         pytest.importorskip("optuna")
-        args += ["--trials", "1"]
-    more = {"fit": ["-o", "m"], "compare": ["--losses", "bpr,popular"], "tune": []}[command]
+    more = {"fit": ["-o", "m"], "compare": ["--losses", "bpr,popular"], "tune": ["--trials", "1"]}[command]
     said = good(command, "clicks.csv", *more, *args)
     assert "<Split temporal(at='2024-06-20'" in said.stderr
     assert "test 24" in said.stderr  # days 20 and 21 of 12 users
-    if command != "fit":
-        return
     number = "1718841600000000"  # microseconds, as of dates
     assert "test 24" in good(command, "clicks.csv", *more, *args[:-1], number).stderr
     both = failed(command, "clicks.csv", *more, *args, "--test", "0.2")
