@@ -46,7 +46,7 @@ def test_errors_are_one_message_and_no_file(files):
         (["fit", files / "clicks.csv", "-o", out, *FIT], "needs features"),
         (
             ["fit", files / "clicks.csv", "-o", out, "--item-features", files / "items.csv"],
-            "item_features has no effect",
+            "--item-features has no effect",
         ),
         (
             ["fit", files / "clicks.csv", "-o", out, *FIT, "--item-features", files / "users.csv"],
