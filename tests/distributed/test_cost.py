@@ -236,7 +236,7 @@ def test_the_command_says_that_it_does_not_fit():
         (["nowhere", "--users", 3], "--users 3 has no effect with SOURCE nowhere"),
         ([*BY_HAND, "--gpu", "h20"], "gpu = 'h20' is not known; choose one of 'h200'"),
         ([*BY_HAND, "--link", "quick"], "link = 'quick' is no speed"),
-        ([*BY_HAND, "--optimizer-state", "disk"], "optimizer_state = 'disk' is not known"),
+        ([*BY_HAND, "--optimizer-state", "disk"], "--optimizer-state = 'disk' is not known"),
         (["--users", 2, "--items", 9, "--pairs", 19], "pairs = 19 are more than 2 users x 9 items"),
         (["--users", 2, "--items", 9, "--pairs", 9], "gpus = 8 is out of range: users and items are divided"),
     ],

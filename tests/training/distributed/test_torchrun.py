@@ -88,7 +88,7 @@ def test_an_error_names_the_rank(clicks, tmp_path, monkeypatch):
     code, _, said = command("fit", clicks, "-o", tmp_path / "m.truepair", "--engine", "full", *OPTIONS)
     assert code == 1
     assert said.startswith(
-        "truepair (rank 1): engine = 'full' trains in one process, and 2 were started; use"
+        "truepair (rank 1): --engine = 'full' trains in one process, and 2 were started; use"
     )
 
 
