@@ -60,7 +60,7 @@ def test_the_worker_is_the_command(prepared, tmp_path):
 
 def test_the_worker_can_say_what_went_wrong(prepared, tmp_path):
     config = {"arguments": arguments_of(prepared, tmp_path / "m.truepair", False, {"loss": "bprr"})}
-    assert train_or_say(config).startswith("loss = 'bprr' is not known; choose one of")
+    assert train_or_say(config).startswith("--loss = 'bprr' is not known; choose one of")
 
 
 def test_options_are_those_of_the_command_line():
@@ -134,7 +134,7 @@ def test_spark_is_given_workers_and_its_errors_are_raised(prepared, tmp_path, st
     assert model.facts_["epoch"] == 4
     given = {"num_processes": 3, "local_mode": False, "use_gpu": False}
     assert started("TorchDistributor").given == given
-    with pytest.raises(TrainingError, match="a worker of Spark failed: loss = 'bprr' is not known"):
+    with pytest.raises(TrainingError, match="a worker of Spark failed: --loss = 'bprr' is not known"):
         on_spark.fit(prepared, tmp_path / "no.truepair", loss="bprr")
 
 
