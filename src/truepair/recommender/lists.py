@@ -286,7 +286,7 @@ def score_pairs(model: Model, pairs: Source) -> pa.Table:
         raise InputError(f"{len(user_codes)} users but {len(item_codes)} items; a pair needs both.")
     scores = model.scorer.scores(user_codes, item_codes)
     is_cold = ~model.trained[user_codes]  # as in `recommend`
-    scores[is_cold] = (model.popularity / model.popularity.sum())[item_codes[is_cold]]
+    scores[is_cold] = (model.appeal / model.appeal.sum())[item_codes[is_cold]]
     return pa.table(
         {
             "user": model.seen.user_ids.outside(user_codes),

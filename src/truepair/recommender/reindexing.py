@@ -30,22 +30,25 @@ def reindexed(model: Model, user_ids: IdMap, item_ids: IdMap) -> Model:
         history.sort_indices()
     if isinstance(weights, Tensor) and not _is_same(items, seen.n_items):
         weights = by_columns(placed_rows(placed_rows(weights, items).T, items).T)
-    return dataclasses.replace(
+    moved = dataclasses.replace(
         model,
         scorer=dataclasses.replace(
             scorer,
             users=_moved(scorer.users, users),
             items=_moved(scorer.items, items),
             term=None if scorer.term is None else _moved(scorer.term, items),
+            trend=None,
             history=history,
             weights=weights,
         ),
+        recent=None,
         seen=seen.recoded(new_users, new_items, user_ids, item_ids),
         popularity=np.where(items >= 0, model.popularity[items], 0),
         trained=np.where(users >= 0, model.trained[users], False),
         added=np.where(items >= 0, model.added[items], False),
         start=None if model.start is None else model.start.take(users, items),
     )
+    return moved.with_recent(None if model.recent is None else model.recent.take(items))
 
 
 def _moved(matrix: Tensor, rows: Codes) -> Tensor:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
@@ -21,15 +22,18 @@ from truepair.errors import StorageError, TrainingError
 from truepair.evaluation import Validation
 from truepair.models.factor_matrices import dense
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
+from truepair.recommender.holdout import cut_in_time
 from truepair.sampling import Full
 from truepair.search.blend_choice import (
     FEWEST_SOLVED,
     MOST_ITEMS,
+    Judge,
     choose_blend,
     ranking_work,
     regularisation_work,
 )
 from truepair.search.settings_file import SettingsFile
+from truepair.search.trend_choice import choose_trend
 from truepair.search.trials import Trial
 from truepair.spec import SEARCHED, Spec
 from truepair.spec.defaults import default_batch_size
@@ -194,12 +198,13 @@ def largest_dim(device: torch.device, n_users: int, n_items: int) -> int:
 
 
 class SettingsSearch:
-    """One search: after its `run`, `chosen` and `blend` are known.
+    """One search: after its `run`, `chosen`, `blend` and `trend` are known.
 
     part    what it learns from and is judged by
     whole   what the model will learn from: the train part, or all of which `users` are a sample
     chosen  fields of the encoder, of the settings and of the spec
-    blend   facts about the choice of the blend, if there was one
+    blend, trend
+            facts about their choice, if there was one
     """
 
     def __init__(
@@ -222,10 +227,14 @@ class SettingsSearch:
         self.device, self.wanted = spec.settings.torch_device(), spec.searched
         self.chosen: dict[str, object] = {}
         self.blend: dict[str, object] | None = None
+        self.trend: dict[str, object] | None = None
+        self.cut = cut_in_time(part)
+        if self.cut is None:  # what is judged is not the future
+            self.wanted = tuple([name for name in self.wanted if name != "trend"])
         if "blend" in self.wanted and self.train.n_items > MOST_ITEMS:
             self.wanted = tuple([name for name in self.wanted if name != "blend"])
             self.blend = {"skipped": f"EASE has a number for each two of {self.train.n_items:,} items"}
-        has_own_rate = not spec.given_rate and set(self.wanted) != {"blend"}
+        has_own_rate = not spec.given_rate and not set(self.wanted) <= {"blend", "trend"}
         self.rate = {"learning_rate": _RATE} if has_own_rate else {}
         self.epochs = _EPOCHS if "epochs" in self.wanted else spec.settings.epochs
         self.full_dim = spec.trained.dim
@@ -265,15 +274,14 @@ class SettingsSearch:
             self._keep(full)  # the clock would choose another one
         if full is None:  # no time for a run that judges
             self.chosen = self._values(self._in_time(self._best()))
-        elif not {"epochs", "blend"} & set(self.wanted):  # nothing is left to judge
+        elif not {"epochs", "blend", "trend"} & set(self.wanted):  # nothing is left to judge
             self.chosen = self._values(Trial(0, self._parameters(full), None, full.epochs, "complete"))
         else:
             fitted = self._full_run(full)
             last, best = self.trials[-1], self._best()
             if isinstance(fitted, FitResult) and not (best.score or 0) > _CLEARLY * (last.score or 0):
                 self.chosen = self._values(last)
-                if "blend" in self.wanted:
-                    self._choose_blend(fitted, last)
+                self._choose_additions(fitted, last)
             else:
                 self.chosen = self._values(best)
                 if "blend" in self.wanted:
@@ -345,31 +353,47 @@ class SettingsSearch:
 
     def _values(self, trial: Trial) -> dict[str, object]:
         """What is wanted of a trial; its rate, if none was given."""
-        found = {name: trial.parameters[name] for name in SEARCHED[:-1] if name in self.wanted} | self.rate
+        found = {name: trial.parameters[name] for name in SEARCHED[:4] if name in self.wanted} | self.rate
         if "epochs" in self.wanted and trial.epoch != trial.parameters["epochs"]:
             found["stop_after"] = trial.epoch
         return found
 
-    def _choose_blend(self, fitted: FitResult, last: Trial) -> None:
-        """Add the blend with EASE to what was chosen, if it is better."""
+    def _choose_additions(self, fitted: FitResult, last: Trial) -> None:
+        """Add the blend with EASE and the trend to what was chosen, where they are better."""
+        metric, seed = self.judge.metric, self.spec.settings.seed
+        judge = Judge.of(self.train, self.valid, metric, seed, self.device)
+        scores = judge.trained_scores(dense("users", fitted.users), dense("items", fitted.items))
+        if "blend" in self.wanted:
+            scores = self._choose_blend(judge, scores, last)
+        if "trend" not in self.wanted or self.cut is None:
+            return
+        found = choose_trend(judge, scores, self.train.log, self.cut)
+        self.trend = {
+            "alone": found.alone, "with trend": found.with_trend,
+            "twice as popular lately": f"{found.doubled:.2g} times as likely",
+        }  # fmt: skip
+        no_gain = "" if found.trend else "; the gain is not larger than its error, so it is not used"
+        self._say(f"with the trend {metric} {found.alone:.4f} -> {found.with_trend:.4f}{no_gain}")
+        if found.trend is not None:
+            self.chosen["trend"] = found.trend
+
+    def _choose_blend(self, judge: Judge, own: Tensor, last: Trial) -> Tensor:
+        """Add the blend with EASE to what was chosen, if it is better; the scores with it."""
         left = self.clock.left - 1.1 * last.seconds * self._times_longer(last.parameters["dim"])
         most = int((self.most_work - self.spent) / regularisation_work(self.train, self.valid))
         if left < 3 * _SOLVING * self.train.n_items**3:
             self.blend = {"skipped": "the budget leaves no time for it"}
-            return
+            return own
         if most < FEWEST_SOLVED:
             self.blend = {"skipped": "EASE takes long beside the training"}
-            return
-        found = choose_blend(
-            dense("users", fitted.users), dense("items", fitted.items), self.train, self.valid,
-            self.judge.metric, last.parameters["temperature"], self.spec.settings.seed, self.device,
-            left, most,
-        )  # fmt: skip
+            return own
+        found = choose_blend(judge, own, self.train, last.parameters["temperature"], left, most)
         self.blend = {"alone": found.alone, "blended": found.blended, "tried": found.tried}
         no_gain = "" if found.ease else "; the gain is not larger than its error, so it is not used"
         self._say(f"with EASE {self.judge.metric} {found.alone:.4f} -> {found.blended:.4f}{no_gain}")
         if found.ease is not None:
             self.chosen |= {"blend": found.ease, "blend_weight": found.weight}
+        return found.scores
 
     # --- work ------------------------------------------------------------------------------------------
 
