@@ -80,7 +80,7 @@ def recent_counts(spec: Spec, train: Interactions) -> Counts | None:
 
 def end_of(interactions: Interactions) -> float:
     """The moment after the last event."""
-    return float(np.nextafter(float(np.max(interactions.log.time)), np.inf))
+    return float(np.nextafter(float(np.asarray(interactions.log.time).max()), np.inf))
 
 
 def solve(

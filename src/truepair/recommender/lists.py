@@ -46,6 +46,7 @@ class ListOptions:
     explain: bool | int = False
     unknown: str = "error"
     cold: str = "popular"
+    at: object = None
 
     def __post_init__(self) -> None:
         check_number("diversify", self.diversify, 0, 1, open_high=True)
@@ -126,6 +127,8 @@ def recommend(model: Model, users: Ids, k: int, options: ListOptions, part: int 
     if options.by_user:
         codes_of(known, list(options.by_user), "user", options.unknown)  # an unknown user is an error
     excluded = excluded_items(model, options.by_user, options.unknown)
+    if options.at is not None:
+        model = model.at(options.at)
     lister = options.lister(model, len(codes))
     for start in range(0, max(len(codes), 1), part):
         some = slice(start, start + part)

@@ -8,9 +8,10 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from truepair.data.durations import moment_of
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
-from truepair.errors import InputError
+from truepair.errors import InputError, check_number
 from truepair.evaluation.metrics import Mask
 from truepair.evaluation.task import History
 from truepair.models.factor_matrices import Rows
@@ -85,19 +86,22 @@ class Model:
         trend = torch.from_numpy(self.spec.trend.term(recent))
         return replace(self, scorer=replace(self.scorer, trend=trend), recent=recent)
 
-    def at(self, moment: float) -> Model:
-        """The model whose lists are those of a moment, not before the last event that it knows."""
+    def at(self, moment: object) -> Model:
+        """The model whose lists are those of a moment, not before the last event that it knows: a date, or a
+        number in the unit of the times."""
         if self.recent is None:
             raise InputError(
                 f"at = {moment!r:.60} has no effect: the model has no trend, so that its lists are the same "
                 "at any moment; leave it out, or fit data with times, with trend='recent'."
             )
-        if not moment >= self.recent.moment:
+        since = moment_of("at", moment, self.recent.moment)
+        found = check_number("at", since, remedy="Give a date such as '2024-06-15', or a number.")
+        if np.nextafter(found, np.inf) < self.recent.moment:
             raise InputError(
                 f"at = {moment!r:.60} is before the last event of the model, {self.recent.moment!r}: its "
                 "lists would know what came later. Give a later moment, or fit on the events before it."
             )
-        return self.with_recent(self.recent.at(moment))
+        return self.with_recent(self.recent.at(found))
 
     @cached_property
     def mean_tau(self) -> float | None:

@@ -158,7 +158,10 @@ def _checked(tensors: Tensors, described: Json, facts: Json) -> Stored:
         new_pairs=check_whole("new pairs", described.get("new pairs", new_pairs), 0),
         facts=facts,
     )  # fmt: skip
-    return Stored(model.with_recent(_recent(tensors, spec, n_items)), check_choice("output", described["output"], OUTPUTS))
+    return Stored(
+        model.with_recent(_recent(tensors, spec, n_items)),
+        check_choice("output", described["output"], OUTPUTS),
+    )
 
 
 # --- the parts of a scorer -------------------------------------------------------------------------------
@@ -341,7 +344,9 @@ def _item_map(tensors: Tensors, described: Json | None, scorer: Scorer) -> Featu
         return None
     _object("features", described)
     encoding = FeatureEncoding.from_json(described["columns"])
-    weights = stored("features.map", tensors, torch.float32, len(encoding.names) + 1, replace(scorer, trend=None).width)
+    weights = stored(
+        "features.map", tensors, torch.float32, len(encoding.names) + 1, replace(scorer, trend=None).width
+    )
     cosine = described["cosine"]
     cosine = None if cosine is None else check_number("the cosine of the map", cosine, -1.01, 1.01)
     return FeatureMap(encoding, weights, check_number("the l2 of the map", described["l2"], 0), cosine)

@@ -102,7 +102,12 @@ def choose_blend(
     error = float(gain.std(ddof=1)) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
     is_better = gain.mean() > error
     return BlendChoice(
-        chosen if is_better else None, weight, best_scores if is_better else own, round(float(alone.mean()), 6), round(blended, 6), tried
+        chosen if is_better else None,
+        weight,
+        best_scores if is_better else own,
+        round(float(alone.mean()), 6),
+        round(blended, 6),
+        tried,
     )
 
 
@@ -132,6 +137,7 @@ class Judge:
 
     @staticmethod
     def of(train: Interactions, valid: Interactions, metric: str, seed: int, device: torch.device) -> Judge:
+        """Some of the users with held-out and trained pairs, as many as fit."""
         rows = np.flatnonzero((valid.user_counts > 0) & (train.user_counts > 0))
         if not len(rows):
             raise InputError("no user has held-out and trained pairs, so that no blend can be chosen.")
@@ -146,10 +152,12 @@ class Judge:
         return Judge(rows, history, order, seen[:, order], target[:, order], metric)
 
     def trained_scores(self, users: Tensor, items: Tensor) -> Tensor:
+        """Those of trained matrices. [n, items]"""
         device = self.seen.device
         return users[torch.from_numpy(self.rows)].to(device) @ items.to(device)[self.order].T
 
     def ease_scores(self, ease: EASE, train: Interactions) -> Tensor:
+        """Those of EASE, solved for these interactions. [n, items]"""
         device = self.seen.device
         weights = dense("items", ease.solve(train, device)[1])
         if device.type == "cpu":  # a user has few of the items

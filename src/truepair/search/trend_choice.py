@@ -32,7 +32,7 @@ class TrendChoice(NamedTuple):
     alone: float
     with_trend: float
     doubled: float
-    """How many times as likely an item is whose share of recent events, by all half-lives, is twice its own."""
+    """How many times as likely an item is whose share of recent events is twice that of all time."""
 
 
 def choose_trend(judge: Judge, scores: Tensor, log: Log, moment: float) -> TrendChoice:

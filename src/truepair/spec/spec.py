@@ -108,7 +108,12 @@ class Spec:
         if isinstance(self.encoder, ClosedForm):
             settings = {"seed": self.settings.seed, "device": self.settings.device}
             trend = {} if self.trend is None else {"trend": self.trend}
-            return {"encoder": _named("encoder", self.encoder, {}), **trend, "metric": self.metric, **settings}
+            return {
+                "encoder": _named("encoder", self.encoder, {}),
+                **trend,
+                "metric": self.metric,
+                **settings,
+            }
         own = {name: getattr(self.encoder, name) for name in _ENCODER_FIELDS}
         encoder = _named("encoder", self.encoder, own)
         tau = {"tau": getattr(self.loss, "tau", None)} if self.loss.uses_prior else {}
@@ -119,7 +124,8 @@ class Spec:
             **vars(self.settings),
             "validation": self.validation, "hold_out": self.hold_out, "metric": self.metric,
             "engine": self.engine, "stop_after": self.stop_after, "blend_weight": self.blend_weight,
-            "blend": self.blend, "trend": self.trend, "batch_size": self.batch_size, "auto": bool(self.searched),
+            "blend": self.blend, "trend": self.trend, "batch_size": self.batch_size,
+            "auto": bool(self.searched),
         }  # fmt: skip
 
     def call(self) -> str:
