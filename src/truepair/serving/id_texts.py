@@ -53,18 +53,22 @@ class IdTexts:
         """The text of an id of a request; InputError if it cannot be an id of the model's type."""
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise InputError(f"{self.what} = {value!r:.60} is no id; give text or a whole number.")
-        text = value if isinstance(value, str) else _whole(value)
+        text = str(value)  # a body with more than 4,300 digits is not JSON
         if not 0 < len(text) <= self.length:
             raise InputError(
                 f"a {self.what} id of {len(text):,} characters cannot be used; it has 1 to {self.length}."
             )
-        if pa.types.is_integer(self.kind):
-            return self._integer(text)
-        if self.kind == pa.uuid():
-            return self._uuid(text)
-        if not text.isascii() and _SURROGATE.search(text):
-            raise InputError(f"{self.what} = {text!r:.60} is no Unicode text; correct it.")
-        return text
+        if not pa.types.is_integer(self.kind) and self.kind != pa.uuid():
+            if not text.isascii() and _SURROGATE.search(text):
+                raise InputError(f"{self.what} = {text!r:.60} is no Unicode text; correct it.")
+            return text
+        try:
+            return str(uuid.UUID(text) if self.kind == pa.uuid() else self._integer(text))
+        except ValueError:
+            kinds = "UUIDs" if self.kind == pa.uuid() else "integers"
+            raise InputError(
+                f"{self.what} = {text!r:.60} is no id of this model; its {self.what} ids are {kinds}."
+            ) from None
 
     def texts(self, values: Sequence[object]) -> list[str]:
         """Those of several ids."""
@@ -82,37 +86,21 @@ class IdTexts:
 
     def json(self, text: str) -> str:
         """An id as JSON, known to the model or not."""
-        code = self.codes.get(text)
-        if code is None:
-            return text if pa.types.is_integer(self.kind) else escaped(text)
-        return self.as_json[code]
+        return text if pa.types.is_integer(self.kind) else escaped(text)
 
     def value(self, text: str) -> str | int:
         """An id as a value for JSON: an integer where the model's ids are integers."""
         return int(text) if pa.types.is_integer(self.kind) else text
 
-    def _integer(self, text: str) -> str:
+    def _integer(self, text: str) -> int:
+        """The number that a text says; a ValueError if the model's type does not have it."""
         low, high = (-(2**63), 2**63 - 1) if self.kind == pa.int64() else (0, 2**64 - 1)
-        if re.fullmatch(r"[+-]?[0-9]{1,20}", text) and low <= int(text) <= high:
-            return str(int(text))
-        raise InputError(
-            f"{self.what} = {text!r:.60} is no id of this model; its {self.what} ids are integers."
-        )
-
-    def _uuid(self, text: str) -> str:
-        try:
-            return str(uuid.UUID(text))
-        except ValueError:
-            raise InputError(
-                f"{self.what} = {text!r:.60} is no id of this model; its {self.what} ids are UUIDs."
-            ) from None
+        if not re.fullmatch(r"[+-]?[0-9]{1,20}", text) or not low <= int(text) <= high:
+            raise ValueError
+        return int(text)
 
 
 def escaped(value: object) -> str:
     """JSON in ASCII, in which HTML finds no tag and no entity."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _whole(value: int) -> str:
-    return str(value) if abs(value) < 2**64 else "9" * 21  # no id: long ones would take long to print

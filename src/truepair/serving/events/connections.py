@@ -12,10 +12,11 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import ConnectionPool
 
 from truepair.data.sources.sql_urls import Database
 from truepair.errors import InputError, StorageError
+from truepair.serving.events.reading import Rows
 from truepair.serving.events.records import Row
 
 SCHEMA = "truepair"
@@ -101,17 +102,24 @@ def configure(connection: Connection) -> None:
     connection.execute(_SETTINGS)
 
 
+def marked(query: str) -> bytes:
+    """The query with psycopg's placeholders."""
+    return query.replace("%", "%%").replace("?", "%s").encode()
+
+
+def rows_of(connection: Connection) -> Rows:
+    """What gives the rows of a query by this connection."""
+    return lambda query, values: connection.execute(marked(query), values).fetchall()
+
+
 @contextmanager
-def explained(name: str, failed: Callable[[], object] = lambda: None) -> Iterator[None]:
+def explained(name: str, failed: Callable[[], object]) -> Iterator[None]:
     """psycopg's errors as those of truepair; `failed` is called if there is no connection."""
     try:
         yield
     except (psycopg.DataError, UnicodeEncodeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"the store {name} cannot keep a value: {reason[:200]}; correct it.") from error
-    except PoolTimeout as error:
-        failed()
-        raise StorageError(f"the store {name} does not answer; check the server.") from error
     except psycopg.Error as error:
         if error.sqlstate is None or error.sqlstate.startswith(_LOST):
             failed()

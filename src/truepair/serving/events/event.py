@@ -28,10 +28,6 @@ class Event(NamedTuple):
     comment: str = ""
 
 
-def _default_kinds() -> dict[str, float]:
-    return {"like": 1.0, "dislike": -1.0}
-
-
 @dataclass(frozen=True)
 class Kinds:
     """Which kinds of events there are, and how much each weighs, as `feedback` of `read_interactions`.
@@ -40,7 +36,7 @@ class Kinds:
     default.
     """
 
-    numbers: Mapping[str, float] = field(default_factory=_default_kinds)
+    numbers: Mapping[str, float] = field(default_factory=lambda: {"like": 1.0, "dislike": -1.0})
 
     def __post_init__(self) -> None:
         Weighting(feedback=self.numbers)  # checks them

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from truepair.data.sources.sql_urls import Database
 from truepair.errors import InputError
-from truepair.serving.events.connections import SCHEMA, WRITING, Connection, Connections
+from truepair.serving.events.connections import SCHEMA, WRITING, Connection, Connections, marked, rows_of
 from truepair.serving.events.event import Event
 from truepair.serving.events.migrations import POSTGRESQL as MIGRATIONS
 from truepair.serving.events.migrations import newer_version
@@ -110,19 +110,12 @@ def _locked(connection: Connection) -> Iterator[None]:
 class _Statements(Transaction):
     """A transaction of PostgreSQL."""
 
-    def marked(self, query: str) -> bytes:
-        """The query with psycopg's placeholders."""
-        return _marked(query)
+    marked = staticmethod(marked)
 
     def insert(self, events: Sequence[Event]) -> int:
         """How many of these events are new, and now stored; one statement for all."""
         columns = [list(column) for column in zip(*events, strict=True)]
         return int(self.cursor.execute(_INSERT_ALL, columns).rowcount) if events else 0
-
-
-def _marked(query: str) -> bytes:
-    """The query with psycopg's placeholders."""
-    return query.replace("%", "%%").replace("?", "%s").encode()
 
 
 class PostgresqlReader(StoreReader):
@@ -137,9 +130,9 @@ class PostgresqlReader(StoreReader):
         """The rows of a query."""
         pinned: Connection | None = getattr(self._pinned, "connection", None)
         if pinned is not None:
-            return pinned.execute(_marked(query), values).fetchall()
+            return rows_of(pinned)(query, values)
         with self._connections.connection() as connection:
-            return connection.execute(_marked(query), values).fetchall()
+            return rows_of(connection)(query, values)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:

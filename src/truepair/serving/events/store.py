@@ -13,7 +13,7 @@ from truepair.data.sources.sql_urls import is_url, parse_url
 from truepair.errors import InputError, StorageError
 from truepair.serving.events.migrations import SQLITE as MIGRATIONS
 from truepair.serving.events.migrations import newer_version
-from truepair.serving.events.reading import StoreReader, Values
+from truepair.serving.events.reading import StoreReader, Values, changes_after, last_numbers
 from truepair.serving.events.records import Row
 from truepair.serving.events.writing import StoreWriter, Transaction
 
@@ -86,29 +86,18 @@ class EventStore(StoreWriter):
 
 
 class EventReader(StoreReader):
-    """Reads a file, and notices what any process changes."""
+    """Reads the file of an `EventStore`, and notices what any process changes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with _explained(path):
             address = f"{path.absolute().as_uri()}?mode=ro"
             self._database = sqlite3.connect(address, uri=True, timeout=_WAIT, check_same_thread=False)
-            self._check_version()
             self._version = self._data_version()
-            self._last_event, self._last_change = self._last("events"), self._last("changes")
-
-    def _check_version(self) -> None:
-        version = self._database.execute("PRAGMA user_version").fetchone()[0]
-        if version > len(MIGRATIONS):
-            raise newer_version(str(self.path), version, len(MIGRATIONS))
-        if version < len(MIGRATIONS):
-            EventStore(self.path).close()  # the file of an earlier version
+            self._last = last_numbers(self.rows)
 
     def _data_version(self) -> int:
         return int(self._database.execute("PRAGMA data_version").fetchone()[0])
-
-    def _last(self, table: str) -> int:
-        return int(self._database.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()[0])
 
     def rows(self, query: str, values: Values = ()) -> list[Row]:
         """The rows of a query."""
@@ -132,16 +121,9 @@ class EventReader(StoreReader):
             version = self._data_version()
             if version == self._version:
                 return found
-            query = 'SELECT number, "user" FROM events WHERE number > ? ORDER BY number'
-            events = self.rows(query, (self._last_event,))
-            query = "SELECT number, what, id FROM changes WHERE number > ? ORDER BY number"
-            changes = self.rows(query, (self._last_change,))
+            for what, id in changes_after(self.rows, self._last):
+                found[what].add(id)
         self._version = version
-        self._last_event = events[-1][0] if events else self._last_event
-        self._last_change = changes[-1][0] if changes else self._last_change
-        found["user"].update(user for _, user in events)
-        for _, what, id in changes:
-            found[what].add(id)
         return found
 
     def close(self) -> None:

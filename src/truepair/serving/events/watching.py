@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Iterable
 
 import psycopg
 
 from truepair.errors import StorageError
-from truepair.serving.events.connections import OPTIONS, READING, Connection, Connections, configure
+from truepair.serving.events.connections import OPTIONS, READING, Connection, Connections, configure, rows_of
+from truepair.serving.events.reading import changes_after, last_numbers
 
 CHANNEL = "truepair_store"
 _LOOK = 1.0  # seconds between looks without a notification
@@ -49,11 +49,11 @@ class Watcher:
 
     def __init__(self, pool: Connections) -> None:
         self._connections = pool
-        self._subscribers: weakref.WeakSet[Changes] = weakref.WeakSet()  # one that is let go is forgotten
+        self._subscribers: set[Changes] = set()
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         with pool.connection() as connection:
-            self._last = {table: _last_number(connection, table) for table in ("events", "changes")}
+            self._last = last_numbers(rows_of(connection))
         pool.is_watched = True
         self._thread = threading.Thread(target=self._watch, daemon=True, name="truepair-store")
         self._thread.start()
@@ -91,22 +91,10 @@ class Watcher:
     def _follow(self, connection: Connection) -> None:
         while not self._stopped.is_set():
             with self._connections.deadlines.within(connection, READING):
-                self._catch_up(connection)
+                self.tell(changes_after(rows_of(connection), self._last))
             self._connections.away.clear()  # after the subscribers know what they missed
             for _ in connection.notifies(timeout=_LOOK, stop_after=1):
                 pass
-
-    def _catch_up(self, connection: Connection) -> None:
-        """Tell what was committed since the last time."""
-        last = {table: _last_number(connection, table) for table in self._last}
-        if last["events"] > self._last["events"]:
-            query = 'SELECT DISTINCT "user" FROM events WHERE number > %s AND number <= %s'
-            found = connection.execute(query, (self._last["events"], last["events"])).fetchall()
-            self.tell([("user", user) for (user,) in found])
-        if last["changes"] > self._last["changes"]:
-            query = "SELECT what, id FROM changes WHERE number > %s AND number <= %s"
-            self.tell(connection.execute(query, (self._last["changes"], last["changes"])).fetchall())
-        self._last = last
 
     def stop(self) -> None:
         """End the thread."""
@@ -117,8 +105,3 @@ class Watcher:
         except StorageError:
             pass  # then it is between two tries
         self._thread.join(timeout=5)
-
-
-def _last_number(connection: Connection, table: str) -> int:
-    [(number,)] = connection.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchall()
-    return int(number)
