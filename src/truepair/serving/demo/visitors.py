@@ -9,7 +9,6 @@ import secrets
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import count
 from urllib.parse import quote, urlsplit
 
 from truepair.serving.demo.world import Visit
@@ -28,7 +27,7 @@ class Visitors:
 
     def __init__(self, future: Sequence[Visit], rate: float = 2.0, seed: int = 0) -> None:
         self.rate, self.visits = rate, 0
-        self._future, self._next = future, count()
+        self._future = future
         self._random = random.Random(seed)
         self._headers = {"content-type": "application/json"}
         self._stop = threading.Event()
@@ -62,7 +61,7 @@ class Visitors:
 
     def visit(self, connection: http.client.HTTPConnection) -> None:
         """One visit."""
-        user, item, kind = self._future[next(self._next) % len(self._future)]
+        user, item, kind = self._future[self.visits % len(self._future)]
         is_new = self._random.random() < _NEW
         if is_new:  # ids of the same type: beyond all others
             user = 1_000_000 + self.visits if isinstance(user, int) else f"new-{self.visits}"
