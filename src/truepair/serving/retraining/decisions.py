@@ -106,10 +106,6 @@ class DecisionLog:
         found = [one for line in reversed(lines) if (one := _parsed(line)) is not None]
         return found[:most]
 
-    def newest_ids(self) -> set[str]:
-        """The ids of the newest ones."""
-        return {one.get("id", "") for one in self.newest(1000)}
-
 
 def _refuse(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number of JSON")

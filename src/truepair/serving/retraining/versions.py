@@ -116,7 +116,9 @@ class Versions:
                     reason = f"{self.model.name} is another model than before"
                     decision = Decision("replaced", reason, 0, state.current)
                     return self._change(state, decision, base=base, stack=(0,), until={0: 0}, best=0)
-        if state.decision is not None and state.decision.id not in self.log.newest_ids():
+        if state.decision is not None and state.decision.id not in [
+            one["id"] for one in self.log.newest(1000)
+        ]:
             self._log(state.decision)
         return state
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pyarrow as pa
 from fastapi import APIRouter, Query, Request
@@ -217,17 +217,13 @@ class Service:
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
 
-def _shown_facts(facts: Mapping[str, object]) -> Json:
+def _shown_facts(facts: Mapping[str, Any]) -> Json:
     """The facts to show, without those that have a value for each user or item.
 
     `metrics` is a list of name, value and interval (null where none was computed).
     """
-    metrics, intervals = (_dict(facts.get(name)) for name in ("metrics", "intervals"))
+    metrics, intervals = (facts.get(name) or {} for name in ("metrics", "intervals"))
     rows = [
         {"name": name, "value": value, "interval": intervals.get(name)} for name, value in metrics.items()
     ]
     return {"metrics": rows} | {name: facts[name] for name in _SHOWN if facts.get(name) is not None}
-
-
-def _dict(value: object) -> Json:
-    return value if isinstance(value, dict) else {}

@@ -20,6 +20,7 @@ from itertools import count
 from typing import TextIO
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from truepair.errors import check_number
@@ -87,17 +88,19 @@ class Metrics:
         self.gathered = Histogram(
             "truepair_gathered_requests", "Requests in one product", buckets=_SIZES, registry=registry
         )
-        folded = Gauge("truepair_fold_ins", "Users who were folded in", registry=registry)
-        folded.set_function(lambda: served().histories.fold_ins)
-        failed = Gauge("truepair_store_failures", "Failed readings of the store", registry=registry)
-        failed.set_function(lambda: served().histories.store_failures)
+        self.gauge("fold_ins", "Users who were folded in", lambda: served().histories.fold_ins)
+        about = "Failed readings of the store"
+        self.gauge("store_failures", about, lambda: served().histories.store_failures)
         about = "Share of exact lists that the index finds, measured; 1 without one"
-        recall = Gauge("truepair_index_recall", about, registry=registry)
-        recall.set_function(lambda: served().indexing.recall)
+        self.gauge("index_recall", about, lambda: served().indexing.recall)
         size = Gauge("truepair_index_items", "Items in the index by its kind", ("kind",), registry=registry)
         size.labels(ivf.NAME).set_function(
             lambda: len(served().lister.codes) if served().indexing.kind == ivf.NAME else 0
         )
+
+    def gauge(self, name: str, about: str, value: Callable[[], float]) -> None:
+        """Add a number that is asked for whenever the metrics are."""
+        Gauge(f"truepair_{name}", about, registry=self.registry).set_function(value)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""
@@ -178,25 +181,27 @@ class Guard:
                 message = {**message, "headers": [*message.get("headers", ()), *own]}
             await send(message)
 
+        async def refuse(status: int, text: str, more: dict[str, str] | None = None) -> None:
+            content = escaped({"error": text, "request": request})
+            await Response(content, status, more, "application/json")(scope, receive, sending)
+
         try:
             if not self._needs_tokens and not _names_this_machine(headers):
                 text = "without tokens only this machine is served; ask for localhost, or set tokens."
-                await refuse(sending, 403, text, request)
+                await refuse(403, text)
                 return
             if self.rates is not None and not scope["path"].startswith("/health/"):
                 wait = self.rates.wait(self._caller(scope, headers))
                 if wait:
                     text = f"more than {self.rates.per_second:g} requests a second; wait {wait} s."
-                    await refuse(sending, 429, text, request, [(b"retry-after", str(wait).encode())])
+                    await refuse(429, text, {"retry-after": str(wait)})
                     return
             async with asyncio.timeout(self.limits.seconds):
                 await self.app(scope, receive, sending)
         except TimeoutError as error:
             self.log.failed(request, error)
             if not status:
-                await refuse(
-                    sending, 503, f"no answer within {self.limits.seconds:g} s; ask for less.", request
-                )
+                await refuse(503, f"no answer within {self.limits.seconds:g} s; ask for less.")
         except Exception as error:  # the application has answered with 500 by then
             self.log.failed(request, error)
         finally:
@@ -220,14 +225,3 @@ class Guard:
 def _names_this_machine(headers: dict[bytes, bytes]) -> bool:
     host = headers.get(b"host", b"").decode("latin-1")
     return is_loopback(host if host.endswith("]") else host.rpartition(":")[0] or host)
-
-
-async def refuse(
-    send: Send, status: int, text: str, request: str, more: list[tuple[bytes, bytes]] | None = None
-) -> None:
-    """Send an error as JSON."""
-    body = escaped({"error": text, "request": request}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    headers += more or []
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

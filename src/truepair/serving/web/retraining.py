@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from fastapi import Query
 from fastapi.responses import Response
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter
 from pydantic import BaseModel, Field
 
 from truepair.errors import InputError, StorageError
@@ -92,16 +92,12 @@ class AutomaticRetraining:
         self._following = threading.Lock()  # one model is loaded at a time
         self._unusable: tuple[State, float] | None = None
         self._thread = threading.Thread(target=self._run, name="retraining", daemon=True)
-        registry = service.metrics.registry
-        self._decisions = Counter(
-            "truepair_decisions", "Decisions about the model", ("decision",), registry=registry
-        )
+        metrics, about = service.metrics, "Decisions about the model"
+        self._decisions = Counter("truepair_decisions", about, ("decision",), registry=metrics.registry)
         for decision in DECISIONS:
             self._decisions.labels(decision)
-        version = Gauge("truepair_model_version", "The version that is served", registry=registry)
-        version.set_function(lambda: service.served.version)
-        training = Gauge("truepair_training", "Whether this process has a trainer", registry=registry)
-        training.set_function(lambda: self.child is not None)
+        metrics.gauge("model_version", "The version that is served", lambda: service.served.version)
+        metrics.gauge("training", "Whether this process has a trainer", lambda: self.child is not None)
         service.routers.append(self._router())
         service.has_decisions = True
         service.closing.append(self.close)

@@ -27,9 +27,9 @@ _REMEDY = "make one with: python -c 'import secrets; print(secrets.token_urlsafe
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """The digests of all tokens, with their kinds. Without any, whoever can connect may do everything."""
+    """The kinds of all tokens by their digests. Without any, whoever can connect may do everything."""
 
-    digests: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
+    kinds: Mapping[bytes, str] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of(tokens: Mapping[str, list[str]]) -> Tokens:
@@ -48,7 +48,7 @@ class Tokens:
                     )
                 if found.setdefault(_digest(text), kind) != kind:
                     raise InputError(f"one token is {kind} and {found[_digest(text)]}; {_REMEDY}.")
-        return Tokens(tuple((kind, digest) for digest, kind in found.items()))
+        return Tokens(found)
 
     @staticmethod
     def read(path: Path | None, environment: Mapping[str, str] = os.environ) -> Tokens:
@@ -61,36 +61,32 @@ class Tokens:
 
     def with_one(self, kind: str, text: str) -> Tokens:
         """These tokens and one more."""
-        return Tokens((*self.digests, (kind, _digest(text))))
+        return Tokens({**self.kinds, _digest(text): kind})
 
     def __bool__(self) -> bool:
-        return bool(self.digests)
+        return bool(self.kinds)
 
     def check(self, header: str | None, right: str) -> None:
         """Raise a RefusalError unless the header `Authorization: Bearer TOKEN` has a token with this right.
 
         All tokens are compared, each in constant time, so that the time says nothing about them.
         """
-        if not self.digests:
+        if not self.kinds:
             return
-        kind = self._found(header)[0]
-        if kind is None:
+        owner = self.owner(header)
+        if owner is None:
             remedy = "send the header 'Authorization: Bearer TOKEN'"
             raise RefusalError(401, f"a {right} token is needed; {remedy}.", {"www-authenticate": "Bearer"})
+        kind = self.kinds[owner]
         if right not in RIGHTS[kind]:
             raise RefusalError(403, f"a {kind} token does not allow this; a {right} token is needed.")
 
     def owner(self, header: str | None) -> bytes | None:
         """The digest of the token in the header, if it is a known one."""
-        return self._found(header)[1]
-
-    def _found(self, header: str | None) -> tuple[str, bytes] | tuple[None, None]:
         scheme, _, text = (header or "").partition(" ")
-        asked, found = _digest(text.strip()), []
-        for kind, digest in self.digests:
-            if hmac.compare_digest(digest, asked):
-                found.append((kind, digest))
-        return found[0] if found and scheme.lower() == "bearer" else (None, None)
+        asked = _digest(text.strip())
+        found = [digest for digest in self.kinds if hmac.compare_digest(digest, asked)]
+        return found[0] if found and scheme.lower() == "bearer" else None
 
 
 def credentials(headers: Mapping[str, str]) -> str | None:
