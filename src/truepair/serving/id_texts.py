@@ -16,6 +16,8 @@ import pyarrow as pa
 from truepair.data.ids import Codes, IdMap
 from truepair.errors import InputError
 
+LONGEST = 256
+"""Characters of an id at most."""
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which UTF-8 cannot say
 
 
@@ -27,10 +29,6 @@ class IdTexts:
     """`user` or `item`, for messages."""
     kind: pa.DataType
     codes: dict[str, int]
-    as_json: list[str]
-    """Code -> JSON: a number where ids are integers, else text without a character that HTML reads."""
-    length: int
-    """No id is longer."""
 
     @cached_property
     def names(self) -> list[str]:
@@ -38,26 +36,20 @@ class IdTexts:
         return list(self.codes)
 
     @staticmethod
-    def of(ids: IdMap, what: str, length: int) -> IdTexts:
+    def of(ids: IdMap, what: str) -> IdTexts:
         """The texts of all ids of a map."""
         kind, values = ids.ids.type, ids.ids.to_pylist()
         if pa.types.is_large_binary(kind):
-            raise InputError(
-                f"the {what} ids of the model are bytes, which have no text; fit it with text ids."
-            )
-        texts = [str(value) for value in values]
-        as_json = texts if pa.types.is_integer(kind) else [escaped(text) for text in texts]
-        return IdTexts(what, kind, {text: code for code, text in enumerate(texts)}, as_json, length)
+            raise InputError(f"the {what} ids of the model are bytes, not text; fit it with text ids.")
+        return IdTexts(what, kind, {str(value): code for code, value in enumerate(values)})
 
     def text(self, value: object) -> str:
         """The text of an id of a request; InputError if it cannot be an id of the model's type."""
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise InputError(f"{self.what} = {value!r:.60} is no id; give text or a whole number.")
         text = str(value)  # a body with more than 4,300 digits is not JSON
-        if not 0 < len(text) <= self.length:
-            raise InputError(
-                f"a {self.what} id of {len(text):,} characters cannot be used; it has 1 to {self.length}."
-            )
+        if not 0 < len(text) <= LONGEST:
+            raise InputError(f"a {self.what} id of {len(text):,} characters: give 1 to {LONGEST}.")
         if not pa.types.is_integer(self.kind) and self.kind != pa.uuid():
             if not text.isascii() and _SURROGATE.search(text):
                 raise InputError(f"{self.what} = {text!r:.60} is no Unicode text; correct it.")
@@ -83,10 +75,6 @@ class IdTexts:
         if self.kind == pa.uuid():
             return pa.array([uuid.UUID(text).bytes for text in texts], pa.uuid())
         return pa.array(texts, pa.large_string()).cast(self.kind)
-
-    def json(self, text: str) -> str:
-        """An id as JSON, known to the model or not."""
-        return text if pa.types.is_integer(self.kind) else escaped(text)
 
     def value(self, text: str) -> str | int:
         """An id as a value for JSON: an integer where the model's ids are integers."""

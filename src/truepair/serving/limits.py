@@ -18,8 +18,6 @@ class Limits:
     pairs: int = 10_000
     """Pairs in one request for scores."""
     events: int = 1000
-    id_length: int = 256
-    """Characters of an id."""
     text_length: int = 2000
     """Characters of a condition."""
     seconds: float = 30.0

@@ -8,7 +8,6 @@ import random
 import secrets
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from urllib.parse import quote, urlsplit
 
 from truepair.serving.demo.world import Visit
@@ -55,8 +54,10 @@ class Visitors:
     def _run(self, address: str) -> None:
         connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
         while not self._stop.wait(self._random.expovariate(self.rate)):
-            with suppress(OSError, http.client.HTTPException, ValueError, KeyError):
+            try:
                 self.visit(connection)
+            except (OSError, http.client.HTTPException, ValueError, KeyError):
+                connection.close()  # the next request opens it again
         connection.close()
 
     def visit(self, connection: http.client.HTTPConnection) -> None:
@@ -82,10 +83,6 @@ class Visitors:
         self, connection: http.client.HTTPConnection, method: str, path: str, body: object = None
     ) -> Json:
         sent = None if body is None else json.dumps(body)
-        try:
-            connection.request(method, path, sent, self._headers)
-            answer: Json = json.loads(connection.getresponse().read())
-            return answer
-        except (OSError, http.client.HTTPException):
-            connection.close()  # the next request opens it again
-            raise
+        connection.request(method, path, sent, self._headers)
+        answer: Json = json.loads(connection.getresponse().read())
+        return answer

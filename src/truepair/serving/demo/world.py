@@ -26,7 +26,6 @@ from truepair.data.split import Split
 from truepair.data.split_recipes import split_given, split_temporal
 from truepair.errors import DownloadError, StorageError
 from truepair.recommender.estimator import Recommender
-from truepair.storage.atomic import atomic_write
 from truepair.storage.types import Array, Json
 from truepair.storage.versions import package_version
 
@@ -137,11 +136,10 @@ def _model(path: Path, world: DemoWorld, settings: Json) -> None:
         Recommender.load(kept)
         shutil.copyfile(kept, path)
         return
-    fitted(world, settings).save(path)
-    with suppress(StorageError, OSError):  # a cache that cannot be written costs the next start some seconds
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(kept) as file:
-            file.write(path.read_bytes())
+    model = fitted(world, settings)
+    model.save(path)
+    with suppress(StorageError):  # a cache that cannot be written costs the next start some seconds
+        model.save(kept)
 
 
 def fitted(world: DemoWorld, settings: Json) -> Recommender:

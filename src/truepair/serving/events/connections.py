@@ -65,19 +65,19 @@ class Connections:
             ConnectionPool.check_connection(connection)
 
     @contextmanager
-    def connection(self, seconds: float | None = READING) -> Iterator[Connection]:
+    def connection(self, seconds: float = READING) -> Iterator[Connection]:
         """A connection for so many seconds.
 
         Its errors are StorageErrors, and InputErrors about values that cannot be stored.
         """
         if self.away.is_set():
             raise StorageError(f"the store {self.name} does not answer; it is tried again all the time.")
-        with explained(self.name, self._failed), self._pool.connection() as connection:
-            if seconds is None:
-                yield connection
-                return
-            with self.deadlines.within(connection, seconds):
-                yield connection
+        with (
+            explained(self.name, self._failed),
+            self._pool.connection() as connection,
+            self.deadlines.within(connection, seconds),
+        ):
+            yield connection
 
     def _failed(self) -> None:
         if self.is_watched:
@@ -124,9 +124,7 @@ def explained(name: str, failed: Callable[[], object]) -> Iterator[None]:
         if error.sqlstate is None or error.sqlstate.startswith(_LOST):
             failed()
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise StorageError(
-            f"the store {name} cannot be used: {reason}; check the server and its rights."
-        ) from error
+        raise StorageError(f"the store {name} cannot be used: {reason}; check server and rights.") from error
 
 
 # --- deadlines -------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -75,14 +76,12 @@ def microseconds(given: float | str | None) -> int:
     if given is None:
         return int(now * 1e6)
     seconds = math.nan
-    if isinstance(given, str) and len(given) <= 40:
-        try:
+    with suppress(ValueError, OverflowError):
+        if not isinstance(given, str):
+            seconds = float(given)
+        elif len(given) <= 40:
             moment = datetime.fromisoformat(given)
             seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
-        except (ValueError, OverflowError):
-            pass
-    elif not isinstance(given, str):
-        seconds = float(given) if abs(given) < 1e15 else math.nan
     if not 0 <= seconds <= now + _DAY:
         raise InputError(
             f"time = {given!r:.60} cannot be used; give seconds since 1970, such as {now:.0f}, or text "

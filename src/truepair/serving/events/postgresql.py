@@ -6,6 +6,7 @@ for numbers above the last one would miss events. All writers therefore take one
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -52,7 +53,7 @@ class PostgresqlStore(StoreWriter):
             raise
 
     def _migrate(self) -> None:
-        with self.connections.connection(None) as connection:
+        with self.connections.connection(math.inf) as connection:
             if _version(connection) == len(MIGRATIONS):
                 return
             with _locked(connection):
@@ -71,7 +72,7 @@ class PostgresqlStore(StoreWriter):
     @contextmanager
     def writing(self, limited: bool = True) -> Iterator[Transaction]:
         """A transaction; what it touched is told to the readers of this process when it is committed."""
-        with self.connections.connection(WRITING if limited else None) as connection:
+        with self.connections.connection(WRITING if limited else math.inf) as connection:
             with _locked(connection), connection.cursor() as cursor:
                 statements = _Statements(cursor)
                 yield statements
@@ -137,7 +138,7 @@ class PostgresqlReader(StoreReader):
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Within this, every query of this thread sees the database as it was at the first one."""
-        with self._connections.connection(None) as connection, connection.transaction():
+        with self._connections.connection(math.inf) as connection, connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             self._pinned.connection = connection
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -186,6 +186,11 @@ class StoreReader(ABC):
     def forgotten_users(self) -> set[str]:
         """All users who were deleted once."""
         return {user for (user,) in self.rows('SELECT "user" FROM users WHERE forgotten = 1')}
+
+
+def by_kind(touched: Collection[tuple[str, str]]) -> dict[str, set[str]]:
+    """ "user" and "item" -> the ids of each in pairs of these words and an id."""
+    return {kind: {id for what, id in touched if what == kind} for kind in ("user", "item")}
 
 
 def last_numbers(rows: Rows) -> dict[str, int]:

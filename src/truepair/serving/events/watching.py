@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 
 import psycopg
 
 from truepair.errors import StorageError
 from truepair.serving.events.connections import OPTIONS, READING, Connection, Connections, configure, rows_of
-from truepair.serving.events.reading import changes_after, last_numbers
+from truepair.serving.events.reading import by_kind, changes_after, last_numbers
 
 CHANNEL = "truepair_store"
 _LOOK = 1.0  # seconds between looks without a notification
@@ -21,27 +22,20 @@ class Changes:
 
     def __init__(self, away: threading.Event, name: str) -> None:
         self._away, self._name = away, name
-        self._lock, self._ids = threading.Lock(), _no_ids()
+        self._lock, self._touched = threading.Lock(), set[tuple[str, str]]()
 
     def add(self, touched: Iterable[tuple[str, str]]) -> None:
         """Keep them until the next look."""
         with self._lock:
-            for what, id in touched:
-                self._ids[what].add(id)
+            self._touched.update(touched)
 
     def take(self) -> dict[str, set[str]]:
         """The ids that changed, once; StorageError while it cannot be known."""
-        if any(self._ids.values()):
-            with self._lock:
-                found, self._ids = self._ids, _no_ids()
-                return found
-        if self._away.is_set():
+        with self._lock:
+            found, self._touched = self._touched, set()
+        if not found and self._away.is_set():
             raise StorageError(f"the store {self._name} does not answer.")
-        return _no_ids()
-
-
-def _no_ids() -> dict[str, set[str]]:
-    return {"user": set(), "item": set()}
+        return by_kind(found)
 
 
 class Watcher:
@@ -99,9 +93,6 @@ class Watcher:
     def stop(self) -> None:
         """End the thread."""
         self._stopped.set()
-        try:
-            with self._connections.connection() as connection:
-                connection.execute(f"NOTIFY {CHANNEL}")
-        except StorageError:
-            pass  # then it is between two tries
+        with suppress(StorageError), self._connections.connection() as connection:  # else it is between tries
+            connection.execute(f"NOTIFY {CHANNEL}")
         self._thread.join(timeout=5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated
 from weakref import WeakKeyDictionary
 
 from fastapi import Query
@@ -84,7 +84,6 @@ class TitlesBody(RequestBody):
     """Items whose titles are asked for."""
 
     items: Ids = Field(description="the ids of the items")
-    limited: ClassVar[dict[str, str]] = {"items": "k"}
 
 
 class _ModelList(BaseModel):

@@ -22,7 +22,6 @@ from truepair.reporting.backtesting.strategies import judge_lists
 from truepair.serving.events.event import Kinds
 from truepair.serving.events.reading import StoredHistory
 from truepair.serving.id_texts import IdTexts
-from truepair.serving.limits import Limits
 from truepair.serving.lists.histories import UserHistories
 from truepair.serving.retraining.training_data import TrainingData, rows_by_user
 
@@ -147,8 +146,7 @@ def _judged_as_served(
     kinds: Kinds,
 ) -> Evaluation:
     """The lists of the judged users, folded in with what the service knew about each, as it does it."""
-    length, seen = Limits().id_length, model.seen
-    users, items = IdTexts.of(seen.user_ids, "user", length), IdTexts.of(seen.item_ids, "item", length)
+    users, items = IdTexts.of(model.seen.user_ids, "user"), IdTexts.of(model.seen.item_ids, "item")
     histories = UserHistories(model, users, items, kinds)
     found = [histories.with_events(user, history) for user, history in past.items()]
     texts, options = list(past), ListOptions(exclude_seen=False)

@@ -27,11 +27,11 @@ from truepair.errors import InputError, check_choice
 from truepair.serving.events.event import Event
 from truepair.serving.events.records import ItemRecord, Row, compact, stored
 from truepair.serving.events.writing import StoreWriter, Transaction, put_events, put_records
+from truepair.serving.id_texts import LONGEST
 from truepair.serving.transfer.exporting import PARTS, Progress
 from truepair.storage.types import Json
 
 _BATCH = 65_536
-_LONGEST = 256  # characters of an id
 _PARSE = {"user": identifiers, "item": identifiers, "time": timestamps, "kind": kind_texts}
 
 
@@ -116,16 +116,12 @@ def _checked_events(rows: Iterable[Row]) -> list[Row]:
     events: list[Row] = []
     for event in (Event(*row) for row in rows):
         for name, text in (("user", event.user), ("item", event.item), ("kind", event.kind)):
-            if not text or len(text) > _LONGEST:
-                raise InputError(
-                    f"an event has the {name} {text!r:.60}; it must have 1 to {_LONGEST} characters."
-                )
+            if not text or len(text) > LONGEST:
+                raise InputError(f"an event has the {name} {text!r:.60}; give 1 to {LONGEST} characters.")
         if event.weight is None or not 0 < event.weight <= 1e9:
             raise InputError(f"an event has the weight {event.weight}; it must be above 0 and at most 1e9.")
         if event.time is None:
-            raise InputError(
-                "an event has no time; give it one, or pass missing='drop' to remove such events."
-            )
+            raise InputError("an event has no time; give it one, or pass missing='drop' to remove it.")
         events.append(event)
     return events
 
@@ -202,10 +198,8 @@ def _id_texts(raw: Raw, role: str, found: pa.Array) -> list[str]:
         )
     texts = [str(value) if isinstance(value, uuid.UUID | int) else value for value in found.to_pylist()]
     for text in texts:
-        if not isinstance(text, str) or not 0 < len(text) <= _LONGEST:
-            raise InputError(
-                f"{raw.source} has the {role} {text!r:.60}; it must have 1 to {_LONGEST} characters."
-            )
+        if not isinstance(text, str) or not 0 < len(text) <= LONGEST:
+            raise InputError(f"{raw.source} has the {role} {text!r:.60}; give 1 to {LONGEST} characters.")
     return texts
 
 

@@ -19,17 +19,9 @@ from truepair.serving.events.store import open_store
 from truepair.serving.limits import Limits
 from truepair.serving.lists.micro_batching import MicroBatcher
 from truepair.serving.lists.served_model import ListRequest, PlainList, ServedModel
-from truepair.serving.web import bodies
+from truepair.serving.web import bodies, routing
 from truepair.serving.web.guard import Metrics, RateLimit, RequestLog
-from truepair.serving.web.routing import (
-    JSON,
-    CheckedRouter,
-    Gate,
-    arrow_response,
-    json_response,
-    table_response,
-    wants_arrow,
-)
+from truepair.serving.web.routing import CheckedRouter, Gate, json_response, table_response
 from truepair.serving.web.tokens import Tokens
 from truepair.storage.types import Json
 from truepair.storage.versions import package_version
@@ -146,9 +138,9 @@ class Service:
         """The best items for a user."""
         question = ListRequest(self.served.users.text(id), check_whole("k", k, 1, self.limits.k))
         found = await self.lists_together.ask(question)
-        if wants_arrow(request):
-            return arrow_response(found.table())
-        return Response(found.json(), media_type=JSON)
+        if routing.wants_arrow(request):
+            return routing.arrow_response(found.table())
+        return Response(found.json(), media_type=routing.JSON)
 
     def lists(self, request: Request, body: bodies.ListsBody) -> Response:
         """Lists for several users, with all options."""

@@ -20,6 +20,7 @@ from itertools import count
 from typing import TextIO
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -30,7 +31,7 @@ from truepair.serving.limits import Limits
 from truepair.serving.lists.served_model import ServedModel
 from truepair.serving.web.tokens import Tokens, credentials, is_loopback
 
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = ("GET", "POST", "HEAD", "PUT", "PATCH", "DELETE")
 _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 _TIMES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
@@ -168,9 +169,9 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
-        started, headers, status = time.perf_counter(), dict(scope["headers"]), 0
-        given = headers.get(b"x-request-id", b"")
-        request = given.decode() if _REQUEST_ID.fullmatch(given) else f"{self._start}-{next(self._numbers):x}"
+        started, headers, status = time.perf_counter(), Headers(scope=scope), 0
+        given = headers.get("x-request-id", "")
+        request = given if _REQUEST_ID.fullmatch(given) else f"{self._start}-{next(self._numbers):x}"
         scope["state"] = {**scope.get("state", {}), "request": request}
 
         async def sending(message: Message) -> None:
@@ -207,12 +208,10 @@ class Guard:
         finally:
             self._count(scope, request, status, time.perf_counter() - started)
 
-    def _caller(self, scope: Scope, headers: dict[bytes, bytes]) -> bytes:
+    def _caller(self, scope: Scope, headers: Headers) -> bytes:
         """Who asks: a known token, or an address; tokens by chance would each be a new caller."""
         address: str = (scope.get("client") or ("",))[0]
-        names = (b"authorization", b"x-api-key")
-        given = {name.decode(): headers[name].decode("latin-1") for name in names if name in headers}
-        return self.tokens.owner(credentials(given)) or address.encode()
+        return self.tokens.owner(credentials(headers)) or address.encode()
 
     def _count(self, scope: Scope, request: str, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path_format", "other")
@@ -222,6 +221,6 @@ class Guard:
         self.log.request({**facts, "ms": round(seconds * 1000, 2)}, scope["path"])
 
 
-def _names_this_machine(headers: dict[bytes, bytes]) -> bool:
-    host = headers.get(b"host", b"").decode("latin-1")
+def _names_this_machine(headers: Headers) -> bool:
+    host = headers.get("host", "")
     return is_loopback(host if host.endswith("]") else host.rpartition(":")[0] or host)

@@ -76,9 +76,7 @@ class CheckedRoute(APIRoute):
             if not self.any_query:
                 for name in request.query_params:
                     if name not in query:
-                        raise InputError(
-                            f"{name!r:.60} is not a parameter of this address; allowed: {sorted(query)}."
-                        )
+                        raise InputError(f"{name!r:.60} is not a parameter here; use one of {sorted(query)}.")
             k = request.query_params.get("k", "10")
             if is_list and k.isascii() and k.isdecimal() and len(k) < 10:  # a fifth faster than FastAPI's way
                 return await self.endpoint(request=request, **request.path_params, k=int(k))  # type: ignore[no-any-return]
@@ -153,7 +151,7 @@ async def read_body(request: Request, limits: Limits) -> bytes:
                 size += len(part)
                 if size > limits.body:
                     raise RefusalError(
-                        413, f"the body has more than {limits.body:,} bytes; send several requests."
+                        413, f"the body has more than {limits.body:,} bytes; send less at once."
                     )
                 parts.append(part)
     except ClientDisconnect:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from truepair.errors import InputError, did_you_mean
+from truepair.errors import InputError, check_choice
 from truepair.serving.refusals import RefusalError
 
 RIGHTS: dict[str, tuple[str, ...]] = {
@@ -36,10 +36,7 @@ class Tokens:
         """Tokens by kind; one that is too short or occurs twice is an error."""
         found: dict[bytes, str] = {}
         for kind, texts in tokens.items():
-            if kind not in RIGHTS:
-                allowed = ", ".join(map(repr, RIGHTS))
-                hint = did_you_mean(kind, RIGHTS)
-                raise InputError(f"{kind!r:.60} is no kind of token; use one of {allowed}.{hint}")
+            check_choice("the kind of tokens", kind, RIGHTS)
             for text in texts:
                 if len(text) < _SHORTEST or not text.isascii() or not text.isprintable() or " " in text:
                     raise InputError(
@@ -117,9 +114,7 @@ def _in_file(path: Path) -> dict[str, list[str]]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(
-            f'cannot read tokens from {path}: {error}; write lines such as read = ["TOKEN"].'
-        ) from None
+        raise InputError(f'cannot read tokens from {path}: {error}; write read = ["TOKEN"].') from None
     for kind, texts in content.items():
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise InputError(f'{path}: {kind} is no list of texts; write {kind} = ["TOKEN"].')
