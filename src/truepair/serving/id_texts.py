@@ -18,6 +18,7 @@ from truepair.errors import InputError
 
 LONGEST = 256
 """Characters of an id at most."""
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which UTF-8 cannot say
 
 
@@ -34,6 +35,11 @@ class IdTexts:
     def names(self) -> list[str]:
         """Code -> text."""
         return list(self.codes)
+
+    @cached_property
+    def values(self) -> list[str | int]:
+        """Code -> value for JSON."""
+        return [self.value(text) for text in self.codes]
 
     @staticmethod
     def of(ids: IdMap, what: str) -> IdTexts:
@@ -90,5 +96,5 @@ class IdTexts:
 
 def escaped(value: object) -> str:
     """JSON in ASCII, in which HTML finds no tag and no entity."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    text = _ENCODER.encode(value)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

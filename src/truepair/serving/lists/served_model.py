@@ -57,9 +57,9 @@ class PlainList(NamedTuple):
 
     def json(self) -> str:
         """The list as JSON."""
-        ids, scored = self.served.items, zip(self.items.tolist(), self.scores.tolist(), strict=True)
+        ids, scored = self.served.items.values, zip(self.items.tolist(), self.scores.tolist(), strict=True)
         rows = [
-            {"item": ids.value(ids.names[code]), "score": score, "rank": rank}
+            {"item": ids[code], "score": score, "rank": rank}
             for rank, (code, score) in enumerate(scored, 1)
         ]
         return escaped({"user": self.served.users.value(self.user), "basis": self.basis, "items": rows})
