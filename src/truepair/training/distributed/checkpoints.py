@@ -47,7 +47,7 @@ def save(
 ) -> None:
     """Write a checkpoint; if that fails on any rank, the old one is still there."""
     folder = path / f"{_FOLDER}{epoch:06d}"
-    _on_first(group, lambda: _make_room(path, folder), path)
+    _on_first(group, lambda: _make_room(path), path)
     pieces: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         shard = shard_of(name)
@@ -67,7 +67,7 @@ def save(
     _on_first(group, lambda: _commit(path, folder, facts), path)
 
 
-def _make_room(path: Path, folder: Path) -> None:
+def _make_room(path: Path) -> None:
     if path.exists() and not path.is_dir():
         raise StorageError(f"{path} is a file of another engine; give another path, or delete it.")
     path.mkdir(parents=True, exist_ok=True)
@@ -75,8 +75,6 @@ def _make_room(path: Path, folder: Path) -> None:
     for other in path.glob(f"{_FOLDER}*"):  # of a run that was killed while it wrote
         if other.name != committed:
             shutil.rmtree(other)
-    if folder.exists():
-        raise StorageError(f"{folder} exists already; give another path, or delete {path}.")
 
 
 def _commit(path: Path, folder: Path, facts: Mapping[str, object]) -> None:
@@ -168,9 +166,9 @@ def _rows(folder: Path, stored: Mapping[str, object], name: str, shard: Shard) -
     if name in stored:  # one number
         return _read(folder, stored, name)
     keys = [key for key in stored if key.startswith(f"{name}:")]
-    pieces = sorted((*map(int, key.partition(":")[2].split("-")), key) for key in keys)
+    pieces = {key: tuple(map(int, key.partition(":")[2].split("-"))) for key in keys}
     found, have = list[Tensor](), shard.first
-    for begin, end, key in pieces:
+    for key, (begin, end) in sorted(pieces.items(), key=lambda piece: piece[1]):
         first, last = max(begin, shard.first), min(end, shard.last)
         if first >= last:
             continue

@@ -84,11 +84,9 @@ class ProcessGroup:
         """The texts of all ranks."""
         if self.size == 1:
             return [text]
-        content = torch.tensor(list(text.encode()), dtype=torch.uint8)
-        lengths = self.gather(torch.tensor([len(content)]))
-        longest = int(lengths.max())
-        rows = self.gather(content, longest).view(self.size, longest)
-        return [bytes(row[:n].tolist()).decode() for row, n in zip(rows, lengths.tolist(), strict=True)]
+        found = [""] * self.size
+        self._run(lambda: dist.all_gather_object(found, text), (self.size - 1) * len(text))
+        return found
 
     def _reduced(self, part: Tensor, operation: dist.ReduceOp.RedOpType) -> Tensor:
         if self.size == 1:
