@@ -12,8 +12,7 @@ import pytest
 from truepair.data.datasets import parsers
 from truepair.data.datasets.dataset import Addresses, Archive, Dataset, Wheel
 from truepair.data.datasets.download import sha256_of
-from truepair.data.datasets.loading import fetch, load, load_split, load_titles, load_truth, locate
-from truepair.data.datasets.parsers import Truth
+from truepair.data.datasets.loading import fetch, load, load_split, load_titles, locate
 from truepair.data.datasets.registry import DATASETS, find_dataset
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
@@ -91,7 +90,7 @@ def test_a_source_has_all_that_is_needed(dataset: Dataset, tmp_path: Path) -> No
 
 
 def test_unknown_names() -> None:
-    for call in (find_dataset, load, load_split, load_titles, load_truth, fetch, locate):
+    for call in (find_dataset, load, load_split, load_titles, fetch, locate):
         with pytest.raises(InputError, match=r"dataset = 'gowala' is not known.*Did you mean 'gowalla'\?"):
             call("gowala")
 
@@ -101,7 +100,6 @@ def test_unknown_names() -> None:
     [
         (load_split, "split", "published split"),
         (load_titles, "titles", "titles"),
-        (load_truth, "truth", "complete labels"),
     ],
 )
 def test_what_a_dataset_has_not(call: Any, has: str, what: str) -> None:
@@ -211,16 +209,9 @@ def test_kuairec(tmp_path: Path) -> None:
         tmp_path,
         {"small_matrix_positives.csv": "user,item\n14,137\n19,137\n", "small_matrix_items.txt": "103\n137\n"},
     )
-    truth = parsers.kuairec_truth(tmp_path, None)
-    assert truth.positives == parsers.kuairec(tmp_path)
-    assert rows_of(truth.positives) == [(14, 137), (19, 137)]
-    assert truth.labels.tolist() == [[False, True], [False, True]]
-    assert not truth.labels.flags.writeable
-    assert repr(truth) == "<Truth: 2 users x 2 items, all labels known, 2 positives (50.00%)>"
-    with pytest.raises(
-        InputError, match=r"threshold = 2: kuairec has labels, not ratings; remove the option"
-    ):
-        parsers.kuairec_truth(tmp_path, 2)
+    found = parsers.kuairec(tmp_path)
+    assert rows_of(found) == [(14, 137), (19, 137)]
+    assert found.item_ids.ids.to_pylist() == [103, 137]
 
 
 def test_jester5k(tmp_path: Path) -> None:
@@ -236,12 +227,6 @@ def test_jester5k(tmp_path: Path) -> None:
         *((0, 0, 1.5), (0, 1, -0.5), (1, 0, -2.0)),
         *((2, 0, 3.0), (2, 1, 4.0)),
     ]
-    truth = parsers.jester5k_truth(tmp_path, None)
-    assert truth.positives.user_ids.ids.to_pylist() == [0, 2]
-    assert truth.labels.tolist() == [[True, False], [True, True]]
-    assert parsers.jester5k_truth(tmp_path, 3).labels.tolist() == [[False, False], [False, True]]
-    with pytest.raises(InputError, match="threshold = 11 is out of range"):
-        parsers.jester5k_truth(tmp_path, 11)
 
 
 # --- the real files ----------------------------------------------------------------------------------
@@ -333,18 +318,10 @@ def test_the_paper_split_is_movielens(real_data: Path) -> None:
     assert np.sum(ours.rating) == np.sum(theirs.rating)
 
 
-def test_real_truth(real_data: Path) -> None:
-    kuairec = load_truth("kuairec", real_data)
-    assert kuairec.labels.shape == (1_411, 3_327)
-    assert kuairec.labels.sum() == 217_175
-    jester = load_truth("jester5k", real_data)
-    assert jester.labels.shape == (1_473, 100)
+def test_what_has_complete_labels() -> None:
+    assert [name for name in NAMES if DATASETS[name].has("truth")] == ["kuairec", "jester5k"]
+
+
+def test_the_real_jester(real_data: Path) -> None:
     rated = load("jester5k", real_data)
-    matrix = np.zeros((5_000, 100))
-    matrix[rated.users, rated.items] = rated.rating
-    complete = rated.user_counts == 100
-    assert (jester.labels == (matrix[complete] > 0)).all()
     assert (rated.rating.min(), rated.rating.max()) == (-9.95, 9.9)
-    higher = load_truth("jester5k", real_data, threshold=5.0)
-    assert (higher.labels == (matrix[complete] > 5)).all()
-    assert isinstance(higher, Truth)

@@ -584,7 +584,6 @@ def test_shuffled_rows_give_equal_interactions(seed: int) -> None:
         ("yelp2018/train.txt", 31_668, 38_048, 1_237_259, []),
         ("yelp2018/test.txt", None, None, 324_147, []),
         ("kuairec/small_matrix_positives.csv", 1411, None, 217_175, []),
-        ("jester5k/jester5k.npz", 5000, 100, 363_209, ["rating"]),
     ],
 )
 def test_public_datasets(

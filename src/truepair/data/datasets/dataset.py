@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from truepair.data.datasets.parsers import Titles, Truth
+from truepair.data.datasets.parsers import Titles
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 
@@ -90,9 +90,8 @@ class Dataset:
     read: Callable[[Path], Interactions]
     read_split: Callable[[Path], Split] | None = None
     read_titles: Callable[[Path], Titles] | None = None
-    read_truth: Callable[[Path, float | None], Truth] | None = None
     columns: tuple[str, ...] = ("ratings",)
-    """Ratings, times, or an order of each user's interactions."""
+    """Ratings, times, an order of each user's interactions, or truth: a block whose labels are all known."""
     shared_folder: str = ""
     """The folder of the files, if it is not that of the dataset's name."""
 
@@ -102,7 +101,7 @@ class Dataset:
         return self.shared_folder or self.name
 
     def has(self, what: str) -> bool:
-        """Whether it has a column, or a published split, titles, or a truth: a block of known labels."""
+        """Whether it has something of `columns`, a published split, or titles."""
         return what in self.columns or getattr(self, f"read_{what}", None) is not None
 
     def file(self, name: str) -> DataFile:

@@ -1,4 +1,4 @@
-"""Public datasets by name -> Interactions, Split, titles, Truth.
+"""Public datasets by name -> Interactions, Split, titles.
 
 A dataset is read from a local data directory, else from the cache, else downloaded; see `fetch`.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from truepair.data.datasets.dataset import Addresses, Archive, DataFile, Dataset, Wheel
 from truepair.data.datasets.download import Member, download, extract, place, sha256_of
-from truepair.data.datasets.parsers import Titles, Truth, paper_split_titles_of
+from truepair.data.datasets.parsers import Titles, paper_split_titles_of
 from truepair.data.datasets.registry import DATASETS, find_dataset
 from truepair.data.interactions import Interactions
 from truepair.data.sources.file_opening import expanded
@@ -53,18 +53,6 @@ def load_titles(name: str, data_dir: str | Path | None = None, progress: bool = 
         # the authors published no titles, and renumbered the items of MovieLens
         return paper_split_titles_of(fetch("ml-100k", data_dir, progress))
     return read(folder)
-
-
-def load_truth(
-    name: str, data_dir: str | Path | None = None, progress: bool = False, threshold: float | None = None
-) -> Truth:
-    """The block of users and items in which every label is known.
-
-    In a dataset with ratings (jester5k), those above `threshold` (default 0) are the positives.
-    """
-    remedy = "Its unrated pairs are unlabelled."
-    read: Callable[[Path, float | None], Truth] = _reader(name, "truth", "complete labels", remedy)
-    return read(fetch(name, data_dir, progress), threshold)
 
 
 def _reader(name: str, part: str, what: str, remedy: str) -> Callable[..., Any]:

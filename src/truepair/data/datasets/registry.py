@@ -315,8 +315,7 @@ _ALL = (
         "Mao and Tat-Seng Chua. 2022. KuaiRec: A Fully-Observed Dataset and Insights for Evaluating "
         "Recommender Systems. CIKM. https://doi.org/10.1145/3511808.3557220",
         read=parsers.kuairec,
-        read_truth=parsers.kuairec_truth,
-        columns=(),
+        columns=("truth",),
     ),
     Dataset(
         name="jester5k",
@@ -332,7 +331,7 @@ _ALL = (
         cite="Ken Goldberg, Theresa Roeder, Dhruv Gupta and Chris Perkins. 2001. Eigentaste: A Constant Time "
         "Collaborative Filtering Algorithm. Information Retrieval 4, 2, 133-151.",
         read=parsers.jester5k,
-        read_truth=parsers.jester5k_truth,
+        columns=("ratings", "truth"),
     ),
     Dataset(
         name="yahoo-r3",
