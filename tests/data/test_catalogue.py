@@ -60,7 +60,7 @@ def test_an_entry_says_all_there_is_to_say(dataset: Dataset) -> None:
     assert dataset.cite
     assert dataset.page.startswith("https://")
     assert bool(dataset.sources) != bool(dataset.by_hand)
-    assert min(dataset.users, dataset.items, dataset.pairs) > 0
+    assert min(dataset.size) > 0
     names = [file.name for file in dataset.files]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch("[0-9a-f]{64}", file.sha256) for file in dataset.files if file.sha256)
@@ -117,7 +117,7 @@ def test_what_a_dataset_has_not(call: Any, has: str, what: str) -> None:
 def test_ml_100k(tmp_path: Path) -> None:
     put(tmp_path, {"u.data": "196\t242\t3\t881250949\n22\t242\t1\t878887116\n"})
     assert rows_of(parsers.ml_100k(tmp_path)) == [(22, 242, 1.0, 878887116), (196, 242, 3.0, 881250949)]
-    with pytest.raises(InputError, match=r"has no u\.item, which contains the titles; put the file there"):
+    with pytest.raises(InputError, match=r"has no u\.item with the titles; put it there"):
         parsers.ml_100k_titles(tmp_path)
     put(tmp_path, {"u.item": "242|Café (1995) |01-Jan-1995||http://x|0|1\n"}, "latin-1")
     assert parsers.ml_100k_titles(tmp_path) == {242: "Café (1995)"}
@@ -247,7 +247,7 @@ def test_real_files_have_the_verified_numbers(real_data: Path, name: str) -> Non
     dataset = DATASETS[name]
     assert locate(name, real_data) == real_data / dataset.folder
     found = load(name, real_data)
-    assert (found.n_users, found.n_items, len(found)) == (dataset.users, dataset.items, dataset.pairs)
+    assert (found.n_users, found.n_items, len(found)) == dataset.size
     assert (found.rating is not None) == dataset.has("ratings")
     has_times = dataset.has("times") and not (real_data / name / "ratings_notime.dat").exists()
     assert (found.time is not None) == (has_times or dataset.has("order"))
@@ -286,7 +286,7 @@ def test_real_splits(real_data: Path, name: str, train: int, test: int, notes: l
     split = load_split(name, real_data)
     assert (len(split.train), len(split.test)) == (train, test)
     assert list(split.notes) == notes
-    assert (split.train.n_users, split.train.n_items) == (DATASETS[name].users, DATASETS[name].items)
+    assert (split.train.n_users, split.train.n_items) == DATASETS[name].size[:2]
 
 
 def test_real_titles(real_data: Path) -> None:

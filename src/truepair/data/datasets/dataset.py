@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from truepair.data.datasets.parsers import Titles
 from truepair.data.interactions import Interactions
@@ -69,15 +70,21 @@ class Wheel:
         return f"pip download {self.requirement}"
 
 
+class Size(NamedTuple):
+    """How many users, items and distinct interactions there are."""
+
+    users: int
+    items: int
+    pairs: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
     """A public dataset: its size, files, sources, terms and parsers."""
 
     name: str
     about: str
-    users: int
-    items: int
-    pairs: int
+    size: Size
     files: tuple[DataFile, ...]
     page: str
     """The official page."""

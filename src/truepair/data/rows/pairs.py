@@ -64,18 +64,9 @@ def interactions_of(log: Log, history: tuple[Step, ...] = ()) -> Interactions:
         keys, extra = merged.keys, merged.columns
     extra.pop("decayed", None)
     users, items = codes_of(keys, len(log.item_ids))
+    fields = {**extra, "history": history, "time_kind": log.time_kind, "origin": Origin(policy, log)}
     disliked = disliked if disliked is not None and len(disliked) else None
-    return trusted_interactions(
-        users,
-        items,
-        log.user_ids,
-        log.item_ids,
-        **extra,
-        history=history,
-        time_kind=log.time_kind,
-        disliked=disliked,
-        origin=Origin(policy, log),
-    )
+    return trusted_interactions(users, items, log.user_ids, log.item_ids, disliked=disliked, **fields)
 
 
 def merge(keys: Codes, extra: Mapping[str, Values], policy: Policy) -> Merged:

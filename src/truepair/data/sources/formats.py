@@ -92,17 +92,14 @@ def _folder(path: Path, format: str | None) -> Raw:
         return _parquet(files, path)
     found = Counter(file.suffix or "no suffix" for file in files)
     listed = ", ".join(f"{count} {suffix}" for suffix, count in found.most_common(8)) or "no data files"
-    raise InputError(
-        f"{path} is a folder with {listed}, not of Parquet files alone; pass the path of a file."
-    )
+    raise InputError(f"{path} is a folder with {listed}, not of Parquet files alone; pass one file.")
 
 
 def _missing_path(path: Path) -> InputError:
     if not path.parent.is_dir():
         return InputError(f"{path} does not exist, nor does the folder {path.parent}.")
-    return InputError(
-        f"{path} does not exist." + did_you_mean(path.name, (other.name for other in path.parent.iterdir()))
-    )
+    near = did_you_mean(path.name, (other.name for other in path.parent.iterdir()))
+    return InputError(f"{path} does not exist.{near}")
 
 
 def _arrow(file: File) -> Raw:
@@ -132,8 +129,7 @@ def _refuse_intervals(schema: pa.Schema, path: Path) -> None:
     for field in schema:
         if any(name in str(field.type) for name in ("day_time_interval", "month_interval")):
             raise InputError(
-                f"{path}: column {field.name!r} of type {field.type} cannot be read; name another column, or "
-                "leave it out, such as time=False."
+                f"{path}: column {field.name!r} of type {field.type} is not read; leave it out: time=False."
             )
 
 
@@ -190,13 +186,10 @@ def _npz(file: File) -> Raw:
     for name in ("shape", "indptr", "indices", "row", "col", "coords", "offsets"):
         if name in parts and parts[name].dtype.kind not in "iu":
             raise InputError(
-                f"{file.path}: {name} holds {parts[name].dtype}, not integers; "
-                "save a matrix with scipy.sparse.save_npz."
+                f"{file.path}: {name} is {parts[name].dtype}, not integers; use scipy.sparse.save_npz."
             )
     if "format" not in parts:
-        raise InputError(
-            f"{file.path} contains the arrays {sorted(parts)}; save a matrix with scipy.sparse.save_npz."
-        )
+        raise InputError(f"{file.path} contains {sorted(parts)}; save a matrix with scipy.sparse.save_npz.")
     with read_errors(file.path, what):
         matrix: Any = sp.load_npz(io.BytesIO(content))
         if hasattr(matrix, "check_format"):
