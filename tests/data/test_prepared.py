@@ -117,7 +117,7 @@ def test_a_manifest_that_was_changed_is_refused(folder):
 
 def test_a_newer_version_and_other_kinds_are_refused(folder):
     rewritten(folder, version=4)
-    refused(folder, "has version 4; this truepair reads up to 3; upgrade")
+    refused(folder, "was prepared in version 4; this truepair reads up to 3; upgrade")
     rewritten(folder, version=0)
     refused(folder, "version 0 never existed")
     rewritten(folder, kind="something")

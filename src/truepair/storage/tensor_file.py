@@ -98,7 +98,9 @@ def _check_header(path: Path, header: Mapping[str, str], kind: str, version: int
         raise StorageError(f"{path} is not a {kind}, but {header.get('kind', 'something foreign')!r:.60}.")
     found = header.get("version", "")
     if found.isascii() and found.isdigit() and int(found[:9]) > version:
-        raise StorageError(f"{path} has version {found[:9]}; this truepair reads up to {version}; upgrade.")
+        raise StorageError(
+            f"{path} is a {kind} of version {found[:9]}; this truepair reads up to {version}; upgrade it."
+        )
     if found not in map(str, range(since, version + 1)):
         raise StorageError(f"{path} is a {kind} of version {found!r:.20}, which never existed; damaged.")
 

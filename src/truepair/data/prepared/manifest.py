@@ -92,7 +92,9 @@ def read_manifest(folder: Path) -> Manifest:
         raise StorageError(f"{path} is not the manifest of prepared interactions; give another folder.")
     version = content.get("version")
     if isinstance(version, int) and version > VERSION:
-        raise StorageError(f"{folder} has version {version}; this truepair reads up to {VERSION}; upgrade.")
+        raise StorageError(
+            f"{folder} was prepared in version {version}; this truepair reads up to {VERSION}; upgrade it."
+        )
     digest = content.pop("digest", None)
     if digest is not None and digest != _digest(content):
         raise StorageError(f"{path} is damaged: its checksum does not match its content; prepare it again.")
