@@ -247,7 +247,7 @@ def _cast_ids(array: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
         return pa.nulls(len(array), kind)
     if not (pa.types.is_integer(array.type) and pa.types.is_integer(kind)):
         raise InputError(
-            f"{what} ids are of type {array.type} here and of type {kind} elsewhere; convert one."
+            f"{what} ids are of type {array.type} here and of type {kind} elsewhere; convert one of them."
         )
     if kind == pa.int64():  # the two share 0 … 2^63 - 1
         fits = pc.less_equal(array, pa.scalar(2**63 - 1, array.type))
