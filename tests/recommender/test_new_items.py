@@ -186,7 +186,7 @@ def test_bad_tables_are_errors_and_the_model_is_unchanged(world, hybrid):
         ({**new, "first": [np.inf] * 8}, f"'first' holds NaN or infinity for item {cold[0]!r}"),
         ({**new, "genres": [["?"]] * 8, "first": [None] * 8}, "8 new items have no feature that was trained"),
         ({**new, "item": list(range(8))}, "convert one of them"),
-        (3, "one row an item"),
+        (3, "items is a int, not a table; give a path, a table or a dict"),
     ]
     for source, message in bad:
         with pytest.raises(InputError, match=re.escape(message)):

@@ -45,8 +45,7 @@ class ServeOptions:
         metavar="KIND=NUMBER,…",
     )
     tokens: Path | None = option(
-        'A TOML file: read = ["TOKEN"], write, admin; or set TRUEPAIR_READ_TOKEN and such.',
-        metavar="FILE",
+        'A TOML file: read = ["TOKEN"], write, admin; or set TRUEPAIR_READ_TOKEN and such.', metavar="FILE"
     )
     retrain: str | None = option(
         "Train a candidate this often, such as 6h or 30min, and serve it if it is not worse.", metavar="TIME"
