@@ -70,8 +70,7 @@ def chosen_settings(
     if not spec.searched:
         if limit is not None:
             raise InputError(
-                f"budget = {budget!s:.60} has no effect: it limits the choice of automatic settings, and "
-                "there is nothing to choose here; leave it out, or set epochs."
+                f"budget = {budget!s:.60} has no effect: nothing is chosen here; leave it out, or set epochs."
             )
         return AutomaticSettings(settled, {})
     file = None if checkpoint is None else SettingsFile.of(checkpoint, spec, split, limit, tables)
@@ -80,7 +79,8 @@ def chosen_settings(
     if spec.settings.optimizer_state != "device" and spec.engine in (AUTO, "full"):
         check_state(spec.job(split.train))  # an error now, and not after the search
     spec = replace(spec, metric=judging_metric(spec.metric, split.train.n_items))
-    kept, begun = ({}, None) if file is None or spec.engine == "distributed" else file.runs()
+    kept_file = None if spec.engine == "distributed" else file  # its ranks could read different ones
+    kept, begun = ({}, None) if kept_file is None else kept_file.runs()
     clock = Stopwatch(limit, sum(run.seconds for run in kept.values()))
     users = some_users(split, spec.settings.seed)
     try:
@@ -93,9 +93,9 @@ def chosen_settings(
         choice = AutomaticSettings(settled, {"automatic": {"skipped": str(error)}})
     else:
         whole = part.train if users is None else split.train
-        search = SettingsSearch(spec, part, whole, clock, progress, tables, users)
+        search = SettingsSearch(spec, part, whole, clock, progress, tables, users, kept_file)
         search.kept, search.begun = kept, begun and Point(*begun)
-        search.run(file)
+        search.run()
         choice = _choice(settled, search, part.recipe)
     if file is not None:
         file.write({"facts": choice.facts})

@@ -16,7 +16,6 @@ from truepair.search.domains import (
     Choice,
     Domain,
     Flat,
-    Powers,
     Range,
     Space,
     When,
@@ -153,7 +152,8 @@ class TpeSearch:
     def found(self) -> SearchResult:
         """The results of all processes so far."""
         with quietly():
-            done, space, interrupted = self.kept.trials(), self.kept.space(), self.kept.interrupted()
+            done, space = self.kept.trials(), self.kept.space()
+            interrupted = len(self.kept.frozen()) - self.kept.counted()
             names = [name for one in self.kept.extensions for name in one["names"]]
             default = next((one for one in done if one.number == self.kept.default_number()), None)
         if (best := best_of(done)) is None:
@@ -267,15 +267,11 @@ def check_space(space: Space, fixed: Flat) -> None:
         raise InputError("the space is empty; name one parameter or more, such as learning_rate.")
     known = dict(fixed)
     for name, entry in space.items():
-        check_type(f"space[{name!r}]", entry, (Range, Powers, Choice, When), "give a Range, Powers or Choice")
+        check_type(f"space[{name!r}]", entry, (Range, Choice, When), "give a Range, Powers or Choice")
         if name in fixed:
-            raise InputError(
-                f"{name} is fixed to {fixed[name]!r} and also in the space; remove it from one of them."
-            )
+            raise InputError(f"{name} is fixed to {fixed[name]!r} and also in the space; remove it from one.")
         if isinstance(entry, When) and entry.parameter not in known:
-            raise InputError(
-                f"{name} depends on {entry.parameter}, which is neither fixed nor named before it."
-            )
+            raise InputError(f"{name} depends on {entry.parameter}, neither fixed nor named before it.")
         known[name] = None
 
 
@@ -296,9 +292,7 @@ def _meaning(space: Space, fixed: Flat, runner: Runner) -> Json:
     try:
         meaning: Json = json.loads(json.dumps(facts))
     except TypeError as error:
-        raise InputError(
-            f"fixed parameters are plain values, such as 'loss': 'dpl', 'loss.tau': 0.1; {error}."
-        ) from error
+        raise InputError(f"fixed parameters are plain values, such as 'loss': 'dpl'; {error}.") from error
     return meaning
 
 
