@@ -118,7 +118,7 @@ FAILURES = {
     "pairs of strangers": (["--exclude-pairs", "pairs.csv"], "unknown user: 999"),
     "no pairs": (["--exclude-pairs", "nowhere.csv"], "nowhere.csv does not exist"),
     "pairs without items": (["--exclude-pairs", "few.csv"], "few.csv"),
-    "no table": (["--where", "price < 3"], "where needs a table of the items with the columns"),
+    "no table": (["--where", "price < 3"], "where needs a table of the items with its columns"),
     "no use": (["--items", "items.csv"], "items has no effect without where or quota"),
     "no file": (["--items", "nowhere.csv", "--where", "price < 3"], "nowhere.csv does not exist"),
     "no column": (["--items", "items.csv", "--where", "prize < 3"], "Did you mean 'price'?"),

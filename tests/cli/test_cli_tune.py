@@ -168,7 +168,7 @@ def test_a_part_that_is_given_is_not_searched(clicks, tmp_path):
     args = ["--space", "space.toml", "--trials", "1", "--extensions", "0"]
     assert set(as_json("tune", clicks, *args, *SMALL, "--loss", "bpr", "-q")["space"]) == {"seed"}
     said = failed("tune", clicks, *args, *SMALL, "-q")
-    assert "Run tune once for each loss." in said
+    assert "Run tune once for each." in said
 
 
 # --- flat parameters -----------------------------------------------------------------------------------

@@ -209,7 +209,7 @@ def test_a_model_without_features_needs_rows_of_all_trained_items(world):
 @pytest.mark.parametrize("encoder", ["popular", "itemknn", "ease"])
 def test_closed_forms_have_no_vectors_to_map_to(world, encoder):
     warm, table, _, _ = world
-    with pytest.raises(InputError, match="has no vectors that features could be mapped to"):
+    with pytest.raises(InputError, match="has no vectors of items; use one that is trained"):
         tp.Recommender(encoder=encoder).fit(warm).add_items(table)
 
 

@@ -193,9 +193,9 @@ def test_similar_items_and_users_without_training(encoder, clicks):
 
 def test_popularity_knows_nothing_of_similar_items_and_users(clicks):
     model = Recommender(encoder="popular").fit(clicks)
-    with pytest.raises(InputError, match="'popular' has no similarities of items; use another"):
+    with pytest.raises(InputError, match="'popular' has no similarities of items; use 'itemknn'"):
         model.similar_items([clicks.item[0]])
-    with pytest.raises(InputError, match="'popular' has no similarities of users; use another"):
+    with pytest.raises(InputError, match="'popular' has no similarities of users; use 'itemknn'"):
         model.similar_users([clicks.user[0]])
 
 
@@ -229,7 +229,7 @@ def test_clone_of_scikit_learn():
 
 def test_a_search_of_scikit_learn_says_what_to_use_instead(clicks):
     sklearn = pytest.importorskip("sklearn.model_selection", reason="scikit-learn is not installed")
-    with pytest.raises(InputError, match=r"tp\.tune\(interactions, trials=30\).*tp\.k_folds"):
+    with pytest.raises(InputError, match=r"tp\.tune.*tp\.k_folds"):
         sklearn.GridSearchCV(Recommender(auto=False), {"dim": [4, 8]}).fit(clicks)
 
 

@@ -189,15 +189,14 @@ class Recommender(Parameters):
         if (split.train.user_ids, split.train.item_ids) != (model.seen.user_ids, model.seen.item_ids):
             raise InputError(
                 "the model was fitted on other users or items; fit and evaluate on one split. After an "
-                "update, make one whose train part is model.seen_."
+                "update, its train part is model.seen_."
             )
         if on == "valid" and model.data == split.train.hash:
             return  # fitted on this split: the validation part is known, and nothing was learnt from it
         n_seen = 0 if target is None else int(model.seen.has(target.users, target.items).sum())
         if n_seen:
             raise InputError(
-                f"{n_seen:,} pairs of the {on} part were in the data that the model was fitted on, so it "
-                "would be evaluated on what it has learnt; fit it on the split: fit(split)."
+                f"{n_seen:,} pairs of the {on} part were in the data of the fit; use fit(split)."
             )
 
     def _fitted(self) -> Model:

@@ -66,11 +66,8 @@ def _closed(tensors: Tensors, n: int, has_term: bool) -> dict[str, Tensor]:
     if has_term:
         return {"term": stored("items", tensors, torch.float32, n, 1)[:, 0].contiguous()}
     found = {f"history.{part}": tensors[f"users.{part}"] for part in ("starts", "columns", "values")}
-    return found | {
-        name.replace("items", "weights", 1): tensor
-        for name, tensor in tensors.items()
-        if name == "items" or name.startswith("items.")
-    }
+    weights = [name for name in tensors if name == "items" or name.startswith("items.")]
+    return found | {name.replace("items", "weights", 1): tensors[name] for name in weights}
 
 
 def _trained(tensors: Tensors, dim: int, term: int) -> dict[str, Tensor]:

@@ -76,10 +76,8 @@ def tune(
     split = split_for_fitting(data, valid, plan.validation, plan.model.seed, plan.model.hold_out)
     options: Json = {"trials": trials, "study": study, "together": together, "on_trial": on_trial}
     options |= {"on_best": on_best, "extensions": extensions, "prune": prune, "progress": progress}
-    if storage is not None:
-        return plan.run(split, storage=storage, **options)
     with tempfile.TemporaryDirectory() as folder:
-        return plan.run(split, storage=Path(folder) / "tune.journal", **options)
+        return plan.run(split, storage=storage or Path(folder) / "tune.journal", **options)
 
 
 @dataclass(frozen=True)
@@ -155,8 +153,7 @@ def plan_search(parameters: Flat, space: Space | None = None) -> SearchPlan:
     kind = ALL_ENCODERS.get(model.encoder) if isinstance(model.encoder, str) else model.encoder
     if getattr(kind, "learns_from_features", False):
         raise InputError(
-            f"encoder = {model.encoder!r} cannot be searched: trials have no features. Fit it with "
-            "auto=True, which chooses its settings, or search with 'mf', and give it the settings found."
+            f"encoder = {model.encoder!r} cannot be searched: trials have no features. Search with 'mf'."
         )
     check_choice("hold_out", model.hold_out, HOLD_OUTS)
     for name in ("hold_out", "auto"):  # of the parts of the search and of trial 0, and not of every trial
@@ -179,8 +176,7 @@ def _check_names(fixed: list[str], space: list[str]) -> None:
     for name in [*fixed, *space]:
         if name.partition(".")[0] in ("blend", "blend_weight"):
             raise InputError(
-                f"{name} has no effect here: trials score the trained encoder without a blend. Leave it out, "
-                "and give it to `fit` together with the best parameters."
+                f"{name} has no effect here: trials score the trained encoder without a blend. Set it to fit."
             )
         if name == "stop_after":
             raise InputError("stop_after has no effect here: a search chooses it. Leave it out.")
@@ -189,7 +185,4 @@ def _check_names(fixed: list[str], space: list[str]) -> None:
     if "hold_out" in space:
         raise InputError("hold_out cannot be searched: trials on different parts do not compare. Fix it.")
     for part in [part for part in PARTS if part in space]:
-        raise InputError(
-            f"the space contains {part}, but a study has one {part}, because the other parameters depend on "
-            f"it. Run tune once for each {part}."
-        )
+        raise InputError(f"the space contains {part}, but a study has one {part}. Run tune once for each.")

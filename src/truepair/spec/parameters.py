@@ -44,12 +44,7 @@ FIELDS = {  # fields that are parameters of Recommender too, for parts that are 
     "popularity": "encoder.popularity",
     "tau": "loss.tau",
 }
-BEFORE = {
-    "scoring": "dot",
-    "temperature": 1.0,
-    "popularity": 0.0,
-    "auto": False,
-}  # in files older than these parameters
+BEFORE: Json = {"scoring": "dot", "temperature": 1.0, "popularity": 0.0, "auto": False}  # in older files
 ELSEWHERE = {  # parameter -> its names in other libraries
     "dim": "factors n_factors num_factors no_components n_components embedding_size embedding_dim latent_dim "
     "rank k",
@@ -137,9 +132,8 @@ class Parameters:
     def __sklearn_tags__(self) -> NoReturn:
         """For scikit-learn: raise and say what does the same here."""
         raise InputError(
-            "scikit-learn's searches and cross-validation need a score of rows, and a Recommender has none. "
-            "To search for parameters, use tp.tune(interactions, trials=30); to cross-validate, "
-            "[Recommender().fit(split).evaluate(split) for split in tp.k_folds(interactions)]."
+            "scikit-learn needs a score of rows, and a Recommender has none. To search, use tp.tune; to "
+            "cross-validate, [Recommender().fit(split).evaluate(split) for split in tp.k_folds(pairs)]."
         )
 
     def given(self) -> Json:
@@ -156,10 +150,7 @@ def check_names(given: Given) -> None:
     for name in given:
         if name not in PARAMETERS:
             if name in ReadOptions.__dataclass_fields__:
-                raise InputError(
-                    f"{name!r} is no parameter of Recommender, but an option of reading: give it to "
-                    f"read_interactions, and use what that returns."
-                )
+                raise InputError(f"{name!r} is no parameter of Recommender; give it to read_interactions.")
             same = next((ours for ours, theirs in ELSEWHERE.items() if name in theirs.split()), name)
             raise InputError(f"{name!r} is not a parameter of Recommender.{did_you_mean(same, PARAMETERS)}")
 
@@ -355,8 +346,7 @@ def _restored(name: str, value: object) -> object:
     kind = value.get("kind") if isinstance(value, dict) else value
     if name == "loss" and isinstance(kind, str) and kind not in LOSSES:
         raise InputError(
-            f"loss = {kind!r:.60} is not known here; if it is a loss of your own, register it first: "
-            "truepair.register_loss(name, Class), as in docs/losses.md."
+            f"loss = {kind!r:.60} is not known here; register it first: truepair.register_loss(name, Class)."
         )
     if not isinstance(value, dict):
         return _tuples(value)

@@ -144,9 +144,7 @@ class Spec:
         """The encoder that is trained; raise if it is a closed form."""
         if isinstance(self.encoder, Encoder):
             return self.encoder
-        raise InputError(
-            f"encoder = {self.encoder} is not trained; to train, use one of {', '.join(ENCODERS)}."
-        )
+        raise InputError(f"encoder = {self.encoder} is not trained; use one of {', '.join(ENCODERS)}.")
 
     def settings_for(self, n_interactions: int, n_users: int) -> Settings:
         """The settings for data of this size."""

@@ -29,14 +29,12 @@ class FeatureTables(NamedTuple):
             if items is not None or users is not None:
                 given = "user_features" if items is None else "item_features"
                 raise InputError(
-                    f"{given} has no effect: encoder = {encoder!r} does not learn from features; use "
-                    "'hybrid', or fit without and pass a table of all items to add_items."
+                    f"{given} has no effect: encoder = {encoder!r} does not learn from them; use 'hybrid'."
                 )
             return NO_TABLES
         if items is None and users is None:
             raise InputError(
-                "encoder = 'hybrid' needs features: pass item_features, user_features or both to fit (on the "
-                "command line, --item-features FILE to `truepair fit`); without features, use 'mf'."
+                "encoder = 'hybrid' needs features: pass item_features or user_features to fit, or use 'mf'."
             )
         if encoder.user_features or encoder.item_features:
             raise InputError("encoder = Hybrid(…) has features already; pass the tables to fit instead.")

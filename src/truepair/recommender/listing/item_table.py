@@ -49,8 +49,7 @@ class ItemTable:
             shown, more = ", ".join(map(repr, ids.outside(missing[:5]).to_pylist())), len(missing) - 5
             raise InputError(
                 f"{found.source} has no row for {len(missing):,} of the model's items: "
-                f"{shown}{f' and {more:,} more' if more > 0 else ''}; add them, or pass unknown='drop' "
-                "to recommend none of them."
+                f"{shown}{f' and {more:,} more' if more > 0 else ''}; add them, or pass unknown='drop'."
             )
         return ItemTable(found.source, found.table, rows, _index_of(source))
 
@@ -107,10 +106,8 @@ class ItemTable:
         except pa.ArrowException as error:
             if found := re.search(r"FieldRef\.Name\((.*?)\)", str(error)):
                 self._check_column(found[1])
-            raise InputError(
-                f"where = {condition!s:.200} cannot be evaluated on {self.source}: "
-                f"{str(error).splitlines()[0]:.300}."
-            ) from error
+            why = f"cannot be evaluated on {self.source}: {str(error).splitlines()[0]:.300}"
+            raise InputError(f"where = {condition!s:.200} {why}.") from error
         met = np.zeros(len(self.table), dtype=bool)
         met[kept.to_numpy()] = True
         return met
@@ -124,8 +121,8 @@ class ItemTable:
         labels = _index_of(mask)
         if self.index is not None and labels is not None and not labels.equals(self.index):
             raise InputError(
-                f"where is a mask whose index is not that of {self.source}, so its values may be of other "
-                "rows; make it from the same table, or pass mask.to_numpy() if it has the order of the rows."
+                f"where is a mask whose index is not that of {self.source}; make it from the same table, or "
+                "pass mask.to_numpy() if it has the order of the rows."
             )
         try:
             array = to_arrow(mask, "where")
@@ -164,9 +161,7 @@ def expression_of(text: str) -> pc.Expression:
     <pyarrow.compute.Expression (((5 <= price) and (price < 10)) and invert(sold))>
     """
     if len(text) > _LONGEST:
-        raise InputError(
-            f"where has {len(text):,} characters, more than {_LONGEST:,}; pass an Arrow expression or a mask."
-        )
+        raise InputError(f"where has {len(text):,} characters, more than {_LONGEST:,}; pass a mask instead.")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python's own, about backslashes in the text

@@ -110,8 +110,7 @@ def reranking_of(
     if diversify:
         if scorer.is_popularity:
             raise InputError(
-                "diversify needs vectors of items, and encoder 'popular' has none; use another encoder, such "
-                "as 'mf' or 'ease', or limit a category with quota."
+                "diversify needs vectors of items, and encoder 'popular' has none; use 'mf', or set quota."
             )
         rows: Rows = scorer.items if scorer.dim else scorer.columns
         similarity = _cosines(take_rows(rows, candidates), wide=not scorer.dim)

@@ -39,14 +39,12 @@ def with_new_rows(job: Job, start: Start, users: Mask, items: Mask) -> Start:
     data = job.interactions
     users_side = _Side(start.users.vectors.clone(), users.copy(), data.users)
     items_side = _Side(start.items.vectors.clone(), items.copy(), data.items)
-    lengths = _lengths(users_side, items_side, job.encoder)
+    user_lengths, item_lengths = _lengths(users_side, items_side, job.encoder)
+    turns = (users_side, items_side, user_lengths), (items_side, users_side, item_lengths)
     progress = True
     while progress:
         progress = False
-        for one, other, length in (
-            (users_side, items_side, lengths[0]),
-            (items_side, users_side, lengths[1]),
-        ):
+        for one, other, length in turns:
             pairs = ~one.known[one.codes] & other.known[other.codes]
             if pairs.any():
                 rows = np.unique(one.codes[pairs])
