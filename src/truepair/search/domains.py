@@ -207,9 +207,8 @@ def _plain(entry: Domain | When) -> Json:
     if isinstance(entry, Choice):
         return {"values": list(entry.values)}
     kind = {"powers": True} if isinstance(entry, Powers) else {"log": entry.log}
-    bounds = {"least": entry.least, "most": entry.most}
-    given = {name: value for name, value in bounds.items() if value is not None}
-    return {"low": entry.low, "high": entry.high, **kind, **given}
+    bounds = {"low": entry.low, "high": entry.high, **kind, "least": entry.least, "most": entry.most}
+    return {name: value for name, value in bounds.items() if value is not None}
 
 
 def _read(name: str, plain: object) -> Domain | When:
@@ -226,10 +225,9 @@ def _read(name: str, plain: object) -> Domain | When:
         return When(parameter, value, domain_of(_read(name, fields)))
     try:
         if "values" in fields:
-            values = fields["values"]
-            if not isinstance(values, str | list | tuple):
+            values = [fields["values"]] if isinstance(fields["values"], str) else fields["values"]
+            if not isinstance(values, list | tuple):
                 raise InputError(f"values = {values!r} is no list; write [{values!r}].")
-            values = [values] if isinstance(values, str) else values
             return Choice([None if value == "none" else value for value in values])
         return Powers(**fields) if fields.pop("powers", False) else Range(**fields)
     except (TypeError, InputError) as error:

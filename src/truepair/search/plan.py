@@ -111,12 +111,11 @@ def _around(point: Point, wanted: Collection[str], scores: Mapping[Point, float]
         if low is not None and high is not None:
             steps = [_STEP if high >= low else -_STEP]
         found += [point._replace(place=point.place + step) for step in steps]
-    return [
-        each
-        for each in found
-        if _PLACES[0] <= each.place <= _PLACES[1] and 0 <= each.popularity <= _MOST_POPULARITY
-        and each not in scores
-    ]  # fmt: skip
+    allowed, places = list[Point](), range(_PLACES[0], _PLACES[1] + 1)
+    for each in found:
+        if each.place in places and 0 <= each.popularity <= _MOST_POPULARITY and each not in scores:
+            allowed.append(each)
+    return allowed
 
 
 _RATE, _EPOCHS = 0.01, 40  # of the full run
@@ -265,16 +264,15 @@ class SettingsSearch:
         elif not {"epochs", "blend"} & set(self.wanted):  # nothing is left to judge
             self.chosen = self._values(Trial(0, self._parameters(full), None, full.epochs, "complete"))
         else:
-            fitted = self._full_run(full)
-            last, best = self.trials[-1], self._best()
-            if isinstance(fitted, FitResult) and not (best.score or 0) > _CLEARLY * (last.score or 0):
-                self.chosen = self._values(last)
-                if "blend" in self.wanted:
-                    self._choose_blend(fitted, last)
-            else:
+            fitted, last, best = self._full_run(full), self.trials[-1], self._best()
+            if isinstance(fitted, TrainingError) or (best.score or 0) > _CLEARLY * (last.score or 0):
                 self.chosen = self._values(best)
                 if "blend" in self.wanted:
                     self.blend = {"skipped": "a short run is better than the full one"}
+            else:
+                self.chosen = self._values(last)
+                if "blend" in self.wanted:
+                    self._choose_blend(fitted, last)
 
     def _short(self) -> Point:
         """A short run with the middle of what datasets had, or with what is given."""

@@ -18,7 +18,7 @@ from truepair.search.domains import Flat
 from truepair.search.trials import OpenTrial
 from truepair.spec import Spec
 from truepair.spec.parameters import resolve
-from truepair.training import AUTO, EpochState, FitResult, Job, StopTraining, choose_engine, fit_many
+from truepair.training import AUTO, EpochState, Job, StopTraining, choose_engine, fit_many
 
 
 class TrainingRunner:
@@ -64,10 +64,8 @@ class TrainingRunner:
         """Train these trials; those that train together share the seconds by those of their epochs."""
         watches, began = [_Watch(self.validation, trial) for trial, _ in ready], time.perf_counter()
         found = fit_many([job for _, job in ready], watches, engine=self.engine)
-        took, epochs = time.perf_counter() - began, [0.0] * len(ready)
-        for place, result in enumerate(found):
-            if isinstance(result, FitResult):
-                epochs[place] = sum([record.seconds for record in result.history])
+        took = time.perf_counter() - began
+        epochs = [sum([each.seconds for each in getattr(result, "history", ())]) for result in found]
         for (trial, _), result, own in zip(ready, found, epochs, strict=True):
             if isinstance(result, TrainingError):
                 trial.fail(str(result))

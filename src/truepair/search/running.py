@@ -214,17 +214,15 @@ def run_search(
     try:
         for batch in search.batches():
             _run(batch, runner, kept)
-            for number in [trial.number for trial in batch]:
-                with quietly():
-                    done = kept.trials()
-                trial = next((one for one in done if one.number == number), None)
-                if trial is None:
-                    continue  # another process took this one for dead
-                best = best_of(done)
+            with quietly():
+                done = kept.trials()
+            best, own = best_of(done), [trial.number for trial in batch]
+            for trial in [
+                one for one in done if one.number in own
+            ]:  # without those that others took for dead
                 if progress:
-                    print(
-                        f"trial {number}, {len(done)} of {trials} done: {_line(trial, best)}", file=sys.stderr
-                    )
+                    count = f"trial {trial.number}, {len(done)} of {trials} done"
+                    print(f"{count}: {_line(trial, best)}", file=sys.stderr)
                 if on_trial is not None:
                     on_trial(trial)
                 if on_best is not None and trial == best:

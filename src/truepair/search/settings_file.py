@@ -43,7 +43,7 @@ class SettingsFile:
         stated = {name: as_json(value) for name, value in spec.parameters().items() if name != "epochs"}
         about: list[object] = [stated, spec.searched, split.hash, limit]
         if tables != NO_TABLES:
-            about.append(tables.digests)
+            about.append([None if features is None else features.digest for features in tables])
         key = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16).hexdigest()
         return SettingsFile(Path(checkpoint), key)
 

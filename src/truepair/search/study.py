@@ -91,9 +91,9 @@ class KeptStudy:
         for what in meaning:
             there, now = _current(kept.get(what)), _current(meaning[what])
             if there != now and not (keep_space and what == "space"):
+                which = f"study {self.name!r} in {self.path}"
                 raise InputError(
-                    f"study {self.name!r} in {self.path} differs in its {what}: {there} there, {now} now. "
-                    "Use another name."
+                    f"{which} differs in its {what}: {there} there, {now} now. Use another name."
                 )
 
     # --- contents --------------------------------------------------------------------------------------
