@@ -130,7 +130,7 @@ FAILURES = {
     "quota of text": (["--items", "items.csv", "--quota", "kind=few"], "such as category=3"),
     "quota of 0": (["--items", "items.csv", "--quota", "kind=0"], "quota of 'kind' = 0 is out of range"),
     "too diverse": (["--diversify", "1"], "diversify = 1.0 is out of range"),
-    "missing items": (["--items", "few.csv", "--where", "price < 3"], "--unknown drop to recommend none"),
+    "missing items": (["--items", "few.csv", "--where", "price < 3"], "add them, or pass --unknown drop"),
 }
 
 

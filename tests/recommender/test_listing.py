@@ -137,7 +137,7 @@ def test_a_mask_with_the_index_of_another_order_is_refused(mf, items):
     """pandas would align it; here it would filter other items than meant."""
     mask = items.price < 12
     shuffled = mask.sample(frac=1, random_state=3)
-    with pytest.raises(InputError, match=r"index is not that of the table; .* mask.to_numpy\(\)"):
+    with pytest.raises(InputError, match=r"index is not that of the table; make it from the same table"):
         mf.recommend(k=5, items=items, where=shuffled)
     sorted_items = items.sort_values("price")
     for table, where in (

@@ -277,10 +277,10 @@ UNUSED = [
         r"n_unlabelled = 8 has no effect: sampler = 'full' compares with all items; leave it out",
     ),
     ({"sampler": Full(), "n_extra": 1}, r"n_extra = 1 has no effect: sampler = Full\(.*compares with all"),
-    ({"patience": 3}, r"patience = 3 has no effect: nothing is held out by default; .*validation=0.1"),
+    ({"patience": 3}, r"patience = 3 has no effect: there is no validation part; .*validation=0.1"),
     (
         {"patience": 3, "validation": 0},
-        r"patience = 3 has no effect: validation = 0 holds nothing out; leave",
+        r"patience = 3 has no effect: there is no validation part; leave",
     ),
     (
         {"patience": 3, "validation": 0.0, "sampler": "uniform"},
@@ -396,9 +396,7 @@ def test_validation_given_held_out_or_none(world):
     assert nothing.result_.epoch == 8
     with pytest.raises(InputError, match=r"validation = 0.1 of 4 pairs is none that can be held out"):
         Recommender(validation=0.1).fit({"user": [1, 1, 2, 2], "item": [1, 2, 1, 3]})
-    with pytest.raises(
-        InputError, match=r"the split has no validation part; .* make the split with valid=0\.1"
-    ):
+    with pytest.raises(InputError, match=r"there is no validation part; .* make the split with valid=0\.1"):
         Recommender(**QUICK).fit(split)
     with pytest.raises(InputError, match="a Split was given, and valid too"):
         Recommender().fit(split, valid=split.test)

@@ -92,12 +92,10 @@ def _train(
     if validation is None:
         settings = dataclasses.replace(settings, patience=None)
     on_epoch = validation if spec.stop_after is None else StopAfter(spec.stop_after, validation)
-    job, facts = prepare(
-        spec.job(train, encoder=encoder, settings=settings), engine=spec.engine, progress=progress
-    )
+    run: Json = {"engine": spec.engine, "progress": progress}
+    job, facts = prepare(spec.job(train, encoder=encoder, settings=settings), **run)
     can_start = not encoder.learns_from_features  # an update would not know its features
-    run: Json = {"engine": spec.engine, "checkpoint": checkpoint, "progress": progress}
-    return fit(job, on_epoch, **run, keep_start=can_start), facts
+    return fit(job, on_epoch, **run, checkpoint=checkpoint, keep_start=can_start), facts
 
 
 class StopAfter:

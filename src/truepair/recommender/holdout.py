@@ -39,23 +39,20 @@ def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, 
     seed = check_whole("seed", seed, 0, 2**63 - 1)
     how = resolved(interactions, how, share)
     if how == "time" and interactions.time_kind == "order":
-        raise InputError(
-            "hold_out = 'time' compares times of users, but here they are positions; use hold_out='last'."
-        )
+        raise InputError("hold_out = 'time' compares times of users; use 'last', as here they are positions.")
+    recipe = f"hold_out(how={how!r}, share={share}, seed={seed})"
     if how != "random" and interactions.time is not None and interactions.stored_log is not None:
-        return _hold_out_events(interactions, interactions.stored_log, how, share, seed)
+        return _hold_out_events(interactions, interactions.stored_log, how, share, recipe)
     held_out = _without_isolated(interactions, later_pairs(interactions, how, share, seed))
     if not held_out.any():
         raise _nothing_held_out(interactions, how, share)
-    recipe = f"hold_out(how={how!r}, share={share}, seed={seed})"
     nothing = interactions.take(np.zeros(len(interactions), dtype=bool))
     return disjoint_split(interactions.take(~held_out), interactions.take(held_out), nothing, recipe)
 
 
-def _hold_out_events(interactions: Interactions, log: Log, how: str, share: float, seed: int) -> Split:
+def _hold_out_events(interactions: Interactions, log: Log, how: str, share: float, recipe: str) -> Split:
     """The hold-out of a log; all events of a pair that has to stay in train are learnt from."""
     later = later_events(log, how, share)
-    recipe = f"hold_out(how={how!r}, share={share}, seed={seed})"
     train, valid = (interactions_of(log.take(rows)) for rows in (~later, later))
     isolated = (train.user_counts[valid.users] == 0) | (train.item_counts[valid.items] == 0)
     later &= ~np.isin(log.keys, valid.keys[isolated])
@@ -66,10 +63,8 @@ def _hold_out_events(interactions: Interactions, log: Log, how: str, share: floa
 
 
 def _nothing_held_out(interactions: Interactions, how: str, share: float) -> InputError:
-    return InputError(
-        f"hold_out = {how!r} with validation = {share} of {len(interactions)} pairs is none that can be "
-        "held out; use validation=0."
-    )
+    what = f"hold_out = {how!r} with validation = {share} of {len(interactions)} pairs"
+    return InputError(f"{what} is none that can be held out; use validation=0.")
 
 
 def resolved(interactions: Interactions, how: str, share: float) -> str:
@@ -134,9 +129,7 @@ def opened(source: Source, options: Json | None = None) -> Interactions | Split:
     for name, value in (options or {}).items():
         if name not in ReadOptions.__dataclass_fields__:
             raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
-        raise InputError(
-            f"{name} = {value!r:.60} has no effect on data that are read; use read_interactions."
-        )
+        raise InputError(f"{name} = {value!r:.60} has no effect on data already read; use read_interactions.")
     return source
 
 

@@ -51,7 +51,7 @@ class ListOptions:
         check_number("diversify", self.diversify, 0, 1, open_high=True)
         check_choice("unknown", self.unknown, ["error", "popular", "drop"])
         check_choice("cold", self.cold, SERVING)
-        if self.explain is not False and self.explain is not True:
+        if not isinstance(self.explain, bool):
             check_whole("explain", self.explain, 1, remedy="Or give True or False.")
         if self.items is not None and self.where is None and self.quota is None:
             raise InputError("items has no effect without where or quota; pass one, or leave items out.")
@@ -75,16 +75,15 @@ class ListOptions:
         if self.is_plain:
             return model_lister(model, n_users)
         ids, seen = model.seen.item_ids, model.seen
-        allowed = np.ones(seen.n_items, dtype=bool)
+        allowed = np.full(seen.n_items, self.only_items is None)
         if self.only_items is not None:
-            allowed[:] = False
             allowed[_found(ids, self.only_items, self.unknown)] = True
         if self.exclude_items is not None and not isinstance(self.exclude_items, Mapping):
             allowed[_found(ids, self.exclude_items, self.unknown)] = False
         table = None
         if self.items is not None:
             table = ItemTable.of(self.items, ids, model.listed, self.unknown)
-            allowed &= table.has_row() if self.where is None else table.where(self.where)
+            allowed &= table.rows >= 0 if self.where is None else table.where(self.where)
         reranking = None
         if self.quota is not None or self.diversify:
             candidates = np.flatnonzero(allowed & model.listed)
@@ -235,15 +234,12 @@ def vectors(model: Model, of: str) -> pa.Table:
     """A table of id and vector, whose products are the scores: listed items, or trained users."""
     scorer, is_item = model.scorer, check_choice("of", of, ["items", "users"]) == "items"
     if scorer.weights is not None or scorer.is_popularity:
-        raise InputError(
-            "a closed form or a blend has no vectors whose products are its scores; fit with blend='none'."
-        )
+        raise InputError("a closed form or a blend has no vectors that give its scores; set blend='none'.")
     codes = np.flatnonzero(model.listed if is_item else model.trained)
     rows = take_rows(scorer.columns if is_item else scorer.rows(), codes)
     assert isinstance(rows, Tensor)
     ids = model.seen.item_ids if is_item else model.seen.user_ids
-    numbers = pa.array(rows.cpu().numpy().ravel())
-    vector = pa.FixedSizeListArray.from_arrays(numbers, rows.shape[1])
+    vector = pa.FixedSizeListArray.from_arrays(pa.array(rows.cpu().numpy().ravel()), rows.shape[1])
     return pa.table({"item" if is_item else "user": ids.outside(codes), "vector": vector})
 
 

@@ -214,11 +214,10 @@ def _seen(tensors: Tensors, user_ids: IdMap, item_ids: IdMap) -> Interactions:
     kind = np.int32 if len(user_ids) <= 2**31 else np.int64
     users: Codes = np.repeat(np.arange(len(user_ids), dtype=kind), counts)
     codes = items.numpy()
+    own = users, codes, user_ids, item_ids
     if disliked is None and weight is None and _is_canonical(codes, starts.numpy(), len(item_ids)):
-        return trusted_interactions(
-            users, codes, user_ids, item_ids, indptr=starts.numpy(), user_counts=counts
-        )
-    return Interactions(users, codes, user_ids, item_ids, weight=weight, disliked=disliked)
+        return trusted_interactions(*own, indptr=starts.numpy(), user_counts=counts)
+    return Interactions(*own, weight=weight, disliked=disliked)
 
 
 _EVENTS = {"time": None, "weight": torch.float64, "disliked": torch.bool}
@@ -254,12 +253,9 @@ def _log(tensors: Tensors, policy: Policy, seen: Interactions) -> Log | None:
 
 def _is_canonical(items: npt.NDArray[np.int32], starts: Codes, n_items: int) -> bool:
     """Whether the items of each user are codes, distinct and rising."""
-    if not len(items):
-        return True
     rising = items[1:] > items[:-1]
-    inner = starts[(starts > 0) & (starts < len(items))]
-    rising[inner - 1] = True  # another user begins
-    return bool(rising.all()) and items.min() >= 0 and int(items.max()) < n_items
+    rising[starts[(starts > 0) & (starts < len(items))] - 1] = True  # another user begins
+    return bool(rising.all()) and bool(((items >= 0) & (items < n_items)).all())
 
 
 def _tau(tensors: Tensors, described: Json, spec: Spec, n_users: int) -> float | tuple[float, ...] | None:

@@ -114,13 +114,12 @@ def _ids(name: str, content: Tensor) -> IdMap:
         with pa.ipc.open_stream(stream) as reader:
             table = reader.read_all()
         table.validate(full=True)
-        width = table.num_columns
     except InputError:
         raise
     except Exception as error:  # Arrow raises errors of every type on bytes that it did not write
         raise InputError(f"the ids of {name} are not a sound Arrow stream: {error}") from error
-    if width != 1:
-        raise InputError(f"the ids of {name} have {width} columns instead of one.")
+    if table.num_columns != 1:
+        raise InputError(f"the ids of {name} have {table.num_columns} columns instead of one.")
     found = table.column(0).combine_chunks()
     ids = IdMap.of(found, name)
     if not ids.ids.equals(found):

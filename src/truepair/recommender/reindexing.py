@@ -65,14 +65,10 @@ def fold_in_users(model: Model, history: Source, unknown: str, options: Json | N
     user_ids = IdMap(new.user_ids.outside(kept))
     pairs = new.known().recoded(place, items, user_ids, item_ids)
     return dataclasses.replace(
-        model,
-        scorer=with_users(model.scorer, model.encode(pairs)),
-        seen=pairs.pairs_only(),
-        trained=np.ones(len(kept), dtype=bool),
-        start=None,
-        folded=True,
+        model, scorer=with_users(model.scorer, model.encode(pairs)), seen=pairs.pairs_only(),
+        trained=np.ones(len(kept), dtype=bool), start=None, folded=True,
         facts={**model.facts, "folded in": pairs.hash},
-    )
+    )  # fmt: skip
 
 
 def with_users(scorer: Scorer, rows: Rows) -> Scorer:

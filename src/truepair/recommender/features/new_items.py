@@ -36,10 +36,8 @@ def add_items(model: Model, source: Table, popularity: float | None) -> Model:
     without = np.flatnonzero(np.diff(matrix.indptr) == 0)
     if len(without):
         names = ", ".join(map(repr, table.ids.take(rows[without[:5]]).to_pylist()))
-        raise InputError(
-            f"{table.source}: {len(without):,} new items have no feature that was trained: {names}; leave "
-            "them out."
-        )
+        what = f"{table.source}: {len(without):,} new items"
+        raise InputError(f"{what} have no feature that was trained: {names}; remove them.")
     ids = table.ids.take(rows)
     order = IdMap.of(ids, "item")
     places = torch.from_numpy(np.argsort(order.find(ids, "item")))
@@ -110,7 +108,7 @@ def _new_rows(model: Model, table: IdTable) -> Codes:
     known = (codes >= 0) & model.listed[codes]
     if known.all():
         raise InputError(
-            f"{table.source} has no new item: the model knows all {len(codes):,}; give rows of other items."
+            f"{table.source} has no new item: all {len(codes):,} are known; give rows of others."
         )
     return np.flatnonzero(~known)
 

@@ -53,10 +53,6 @@ class ItemTable:
             )
         return ItemTable(found.source, found.table, rows, _index_of(source))
 
-    def has_row(self) -> Mask:
-        """Which items of the model have a row."""
-        return np.asarray(self.rows >= 0)
-
     def where(self, condition: object) -> Mask:
         """Which items of the model have a row that meets the condition; a null does not meet it.
 
@@ -66,7 +62,7 @@ class ItemTable:
             condition = expression_of(condition)
         is_expression = isinstance(condition, pc.Expression)
         met = self._evaluated(condition) if is_expression else self._mask(condition)
-        return self.has_row() & met[self.rows]
+        return (self.rows >= 0) & met[self.rows]
 
     def values(self, column: str) -> Codes:
         """A number for each distinct value of a column, [n_items]; -1 for items without a value."""
@@ -76,8 +72,7 @@ class ItemTable:
             numbers = values.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
         except (pa.ArrowException, NotImplementedError) as error:
             raise InputError(
-                f"quota: {column!r} of {self.source} is of type {values.type}; give a column that has one "
-                "number, text or date in each row."
+                f"quota: {column!r} of {self.source} is of type {values.type}; give numbers, text or dates."
             ) from error
         return np.where(self.rows >= 0, numbers[self.rows], -1).astype(np.int64)
 
@@ -121,8 +116,7 @@ class ItemTable:
         labels = _index_of(mask)
         if self.index is not None and labels is not None and not labels.equals(self.index):
             raise InputError(
-                f"where is a mask whose index is not that of {self.source}; make it from the same table, or "
-                "pass mask.to_numpy() if it has the order of the rows."
+                f"where is a mask whose index is not that of {self.source}; make it from the same table."
             )
         try:
             array = to_arrow(mask, "where")

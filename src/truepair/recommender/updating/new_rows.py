@@ -121,9 +121,8 @@ def _dislikes(data: Interactions, rows: Codes, against: Codes, is_item: bool) ->
     """The dislikes between new rows and those that they are compared with, as keys."""
     if data.dislikes is None:
         return None
-    own, theirs = data.dislikes.users, data.dislikes.items
-    if is_item:
-        own, theirs = theirs, own
+    users, items = data.dislikes.users, data.dislikes.items
+    own, theirs = (items, users) if is_item else (users, items)
     both = np.isin(own, rows) & np.isin(theirs, against)
     keys = pair_keys(np.searchsorted(rows, own[both]), np.searchsorted(against, theirs[both]), len(against))
     return np.sort(keys)

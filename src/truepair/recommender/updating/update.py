@@ -97,14 +97,11 @@ def grown(model: Model, pairs: Interactions) -> Growth:
 
 def _with_added(model: Model, growth: Growth, scorer: Scorer, added: Mask) -> Scorer:
     """The scorer with the vectors and terms of added items as they were."""
-    if not added.any():
-        return scorer
     new, old = (torch.from_numpy(codes) for codes in (np.flatnonzero(added), growth.items[added]))
-    items, term = scorer.items.clone(), scorer.term
-    items[new] = model.scorer.items[old].to(items)
+    items, term = scorer.items, scorer.term
+    items = items.index_copy(0, new, model.scorer.items[old].to(items))
     if term is not None and model.scorer.term is not None:
-        term = term.clone()
-        term[new] = model.scorer.term[old].to(term)
+        term = term.index_copy(0, new, model.scorer.term[old].to(term))
     return dataclasses.replace(scorer, items=items, term=term)
 
 
@@ -118,10 +115,8 @@ def start_of(model: Model) -> Start:
         return model.start
     encoder = model.spec.trained
     if getattr(encoder, "hops", 0):
-        raise InputError(
-            f"this model of {type(encoder).__name__} has no training state: it was saved without, or an "
-            "epoch before the last one was chosen. Fit it again, with validation=0."
-        )
+        kind = type(encoder).__name__
+        raise InputError(f"this model of {kind} has no training state. Fit it again, with validation=0.")
     users, items = model.scorer.users.contiguous(), model.scorer.items.contiguous()
     if encoder.scoring == "cosine":
         users = users * encoder.temperature
@@ -152,9 +147,8 @@ def _trained(model: Model, growth: Growth, epochs: int, progress: bool) -> FitRe
     spec, everything = model.spec, growth.everything
     encoder, settings = spec.trained, spec.settings_for(len(everything), everything.n_users)
     if encoder.learns_from_features:
-        raise InputError(
-            f"encoder = {spec.parameters()['encoder']!r} cannot be updated: features are not kept; fit again."
-        )
+        name = spec.parameters()["encoder"]
+        raise InputError(f"encoder = {name!r} cannot be updated: it does not keep features; fit it again.")
     rate, seed = RATE * settings.learning_rate, stream_key(settings.seed, model.n_updates + 1) >> 1
     settings = dataclasses.replace(
         settings, epochs=epochs or 1, learning_rate=rate, schedule="cosine", patience=None, validate_every=1,
@@ -191,7 +185,7 @@ def _with_prior(loss: Loss, model: Model, growth: Growth) -> Loss:
     """The loss with the prior of the fit; with one for each user, new users get the mean."""
     if loss.needs_items:
         raise InputError(
-            f"loss = {type(loss).__name__} cannot be updated: its weights are of the fit's items; fit again."
+            f"loss = {type(loss).__name__} cannot be updated: it weighs items of the fit; fit again."
         )
     tau = model.tau
     if not isinstance(tau, tuple):
