@@ -316,11 +316,11 @@ FIT_FAILURES = {
     "no draws": ([*_FIT, "--n-unlabelled", "8"], "--n-unlabelled = 8 has no effect: sampler = 'full'"),
     "nothing held out": (
         [*_FIT, "--patience", "3"],
-        "patience = 3 has no effect: nothing is held out by default",
+        "patience = 3 has no effect: there is no validation part",
     ),
     "no validation": (
         [*_FIT, "--patience", "3", "--validation", "0"],
-        "patience = 3 has no effect: validation = 0 holds nothing out; leave it out, or set --validation 0.1",
+        "patience = 3 has no effect: there is no validation part; leave it out, or set --validation 0.1",
     ),
     "unknown dataset": (["fit", "ml-100", "-o", "m"], "Did you mean 'ml-100k'?"),
     "no such file": (["fit", "click.csv", "-o", "m"], "click.csv does not exist. Did you mean 'clicks.csv'?"),
