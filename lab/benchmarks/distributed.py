@@ -19,6 +19,7 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from truepair.losses import LOSSES
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import Full
 from truepair.training import Job, Settings, fit
+from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.engine import started
 from truepair.training.distributed.processes import group_of, leave
 
@@ -75,6 +77,19 @@ def bytes_sent() -> int:
     return total
 
 
+def timed_collectives(group: ProcessGroup) -> list[float]:
+    """Gets the seconds of each collective of the group from now on."""
+    found, run = list[float](), group._run
+
+    def timed(operation: Callable[[], object], n_bytes: int) -> None:
+        began = time.perf_counter()
+        run(operation, n_bytes)
+        found.append(time.perf_counter() - began)
+
+    group._run = timed  # type: ignore[method-assign]
+    return found
+
+
 def work(rank: int, size: int, port: int, args: argparse.Namespace, results: Any) -> None:
     """One rank."""
     torch.set_num_threads(1)
@@ -83,13 +98,13 @@ def work(rank: int, size: int, port: int, args: argparse.Namespace, results: Any
     split = world(args)
     job, group = job_of(args, split), group_of(_CPU)
     trainer = started(job, group)
-    traffic, sent, began = group.traffic, bytes_sent(), time.perf_counter()
-    counted, waited = traffic.bytes, traffic.seconds
+    waits = timed_collectives(group)
+    counted, sent, began = group.sent, bytes_sent(), time.perf_counter()
     for epoch in range(args.epochs):
         trainer.train(epoch, job.settings.learning_rate, lambda steps: None)
     steps = args.epochs * trainer.steps
-    seconds, waited = time.perf_counter() - began, traffic.seconds - waited
-    counted, sent = traffic.bytes - counted, bytes_sent() - sent
+    seconds, waited = time.perf_counter() - began, sum(waits)
+    counted, sent = group.sent - counted, bytes_sent() - sent
     assert split.valid is not None
     matrices = trainer.matrices()
     score = Validation(split.valid, split.train, "ndcg@20").score(*matrices)

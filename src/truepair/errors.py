@@ -49,10 +49,8 @@ def check_choice(what: str, value: object, options: Iterable[str]) -> str:
     names = list(options)
     if isinstance(value, str) and value in names:
         return value
-    raise InputError(
-        f"{what} = {value!r} is not known; choose one of {', '.join(map(repr, names))}."
-        + did_you_mean(str(value), names)
-    )
+    allowed, hint = ", ".join(map(repr, names)), did_you_mean(str(value), names)
+    raise InputError(f"{what} = {value!r} is not known; choose one of {allowed}.{hint}")
 
 
 def check_type(what: str, value: object, kind: type | tuple[type, ...], remedy: str) -> None:

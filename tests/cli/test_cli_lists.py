@@ -118,7 +118,7 @@ FAILURES = {
     "pairs of strangers": (["--exclude-pairs", "pairs.csv"], "unknown user: 999"),
     "no pairs": (["--exclude-pairs", "nowhere.csv"], "nowhere.csv does not exist"),
     "pairs without items": (["--exclude-pairs", "few.csv"], "few.csv"),
-    "no table": (["--where", "price < 3"], "where needs a table of the items with the columns"),
+    "no table": (["--where", "price < 3"], "where needs a table of the items with its columns"),
     "no use": (["--items", "items.csv"], "items has no effect without where or quota"),
     "no file": (["--items", "nowhere.csv", "--where", "price < 3"], "nowhere.csv does not exist"),
     "no column": (["--items", "items.csv", "--where", "prize < 3"], "Did you mean 'price'?"),
@@ -130,7 +130,7 @@ FAILURES = {
     "quota of text": (["--items", "items.csv", "--quota", "kind=few"], "such as category=3"),
     "quota of 0": (["--items", "items.csv", "--quota", "kind=0"], "quota of 'kind' = 0 is out of range"),
     "too diverse": (["--diversify", "1"], "diversify = 1.0 is out of range"),
-    "missing items": (["--items", "few.csv", "--where", "price < 3"], "--unknown drop to recommend none"),
+    "missing items": (["--items", "few.csv", "--where", "price < 3"], "add them, or pass --unknown drop"),
 }
 
 

@@ -85,7 +85,7 @@ def test_a_split_folder_is_trained_on_and_tested(clicks, tmp_path):
 def test_what_cannot_be_prepared(clicks, tmp_path):
     for args, message in (
         ([clicks], "--output is missing"),
-        (["ml-100k", "-o", tmp_path / "f"], "is the name of a dataset"),
+        (["ml-100k", "-o", tmp_path / "f"], "names a dataset"),
         ([clicks, "--verify"], "is a file, not a prepared folder"),
         ([clicks, "--verify", "-o", tmp_path / "f"], "has no effect with --verify"),
         ([clicks, "-o", tmp_path / "f", "--memory", "1MB"], "memory = '1MB'"),

@@ -97,7 +97,7 @@ def test_the_drawn_curve_is_the_fitted_one():
     ("words", "message"),
     [
         (["--plot", "prior.pdf"], "end the name in .svg or .png"),
-        (["--per-user", "tau.txt"], "has no known suffix"),
+        (["--per-user", "tau.txt"], "is none of .parquet"),
         (["--per-user", "nowhere/tau.csv"], "there is no folder nowhere"),
         (["--resamples", "-1"], "resamples = -1"),
     ],

@@ -86,7 +86,7 @@ def test_every_command_takes_a_query(shop, tmp_path):
 def test_what_is_refused(shop, tmp_path):
     model = tmp_path / "model"
     good("fit", f"{shop}#clicks", "-o", model, *EASE)
-    assert "name the table of the lists: --table lists" in failed("recommend", model, "-o", shop)
+    assert "name a table: --table lists" in failed("recommend", model, "-o", shop)
     assert "--table x has no effect on files" in failed(
         "recommend", model, "-o", tmp_path / "x.csv", "--table", "x"
     )
@@ -96,13 +96,15 @@ def test_what_is_refused(shop, tmp_path):
     assert "table clicks without 'score', 'rank'" in failed(
         "recommend", model, "-o", shop, "--table", "clicks"
     )
-    assert "cannot be used as a path here" in failed("fit", f"{shop}#clicks", "-o", shop)
+    assert "cannot be a path here" in failed("fit", f"{shop}#clicks", "-o", shop)
     assert "is a database; pass --query" in failed("fit", shop, "-o", model)
     assert "query needs a database" in failed("fit", tmp_path / "model", "--query", "select 1", "-o", model)
     assert "has no effect on 'ml-100k', which is the name of a dataset" in failed(
         "fit", "ml-100k", "--query", ALL, "-o", model
     )
-    assert "does not; use a share" in failed("fit", f"{shop}#clicks", "--test", "given", "-o", model)
+    assert "has no test part; use --test 0.2" in failed(
+        "fit", f"{shop}#clicks", "--test", "given", "-o", model
+    )
     assert "unexpected extra argument" in failed("fit", "clicks.csv", shop, "-o", model)
     assert "--no-such" in failed("fit", shop, f"--no-such={shop}", "-o", model)
     assert "No such command" in failed(shop)

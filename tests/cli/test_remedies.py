@@ -47,7 +47,7 @@ FIT = ["fit", "clicks.csv", "-o", "m", "--encoder", "popular", "--metric", "ndcg
         (["user,item", "1,2", ",3", "2,2"], "pass --missing drop to", ["--missing", "drop"]),
         (["user,item,weight", "1,2,0", "2,2,1"], "weights: --weight -.", ["--weight", "-"]),
         (["user,item,time", "1,2,soon", "2,2,now"], "leave the column out (--time -)", ["--time", "-"]),
-        (["user,item,user_id", "1,2,3", "2,2,4"], "--user user (or", ["--user", "user"]),
+        (["user,item,user_id", "1,2,3", "2,2,4"], "pass one: --user user", ["--user", "user"]),
     ],
 )
 def test_advice_works_where_it_is_given(tmp_path, monkeypatch, rows, advice, options):
@@ -84,7 +84,7 @@ PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\
 @pytest.mark.parametrize("name", ["picture.png", "picture.csv", "picture"])
 def test_a_picture_is_not_a_table(tmp_path, name):
     (tmp_path / name).write_bytes(PNG)
-    with pytest.raises(InputError, match="is not a table: it is binary"):
+    with pytest.raises(InputError, match="is binary, and neither"):
         read_interactions(tmp_path / name)
 
 

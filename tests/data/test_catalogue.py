@@ -12,8 +12,7 @@ import pytest
 from truepair.data.datasets import parsers
 from truepair.data.datasets.dataset import Addresses, Archive, Dataset, Wheel
 from truepair.data.datasets.download import sha256_of
-from truepair.data.datasets.loading import fetch, load, load_split, load_titles, load_truth, locate
-from truepair.data.datasets.parsers import Truth
+from truepair.data.datasets.loading import fetch, load, load_split, load_titles, locate
 from truepair.data.datasets.registry import DATASETS, find_dataset
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError
@@ -61,7 +60,7 @@ def test_an_entry_says_all_there_is_to_say(dataset: Dataset) -> None:
     assert dataset.cite
     assert dataset.page.startswith("https://")
     assert bool(dataset.sources) != bool(dataset.by_hand)
-    assert min(dataset.users, dataset.items, dataset.pairs) > 0
+    assert min(dataset.size) > 0
     names = [file.name for file in dataset.files]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch("[0-9a-f]{64}", file.sha256) for file in dataset.files if file.sha256)
@@ -91,7 +90,7 @@ def test_a_source_has_all_that_is_needed(dataset: Dataset, tmp_path: Path) -> No
 
 
 def test_unknown_names() -> None:
-    for call in (find_dataset, load, load_split, load_titles, load_truth, fetch, locate):
+    for call in (find_dataset, load, load_split, load_titles, fetch, locate):
         with pytest.raises(InputError, match=r"dataset = 'gowala' is not known.*Did you mean 'gowalla'\?"):
             call("gowala")
 
@@ -101,7 +100,6 @@ def test_unknown_names() -> None:
     [
         (load_split, "split", "published split"),
         (load_titles, "titles", "titles"),
-        (load_truth, "truth", "complete labels"),
     ],
 )
 def test_what_a_dataset_has_not(call: Any, has: str, what: str) -> None:
@@ -119,7 +117,7 @@ def test_what_a_dataset_has_not(call: Any, has: str, what: str) -> None:
 def test_ml_100k(tmp_path: Path) -> None:
     put(tmp_path, {"u.data": "196\t242\t3\t881250949\n22\t242\t1\t878887116\n"})
     assert rows_of(parsers.ml_100k(tmp_path)) == [(22, 242, 1.0, 878887116), (196, 242, 3.0, 881250949)]
-    with pytest.raises(InputError, match=r"has no u\.item, which contains the titles; put the file there"):
+    with pytest.raises(InputError, match=r"has no u\.item with the titles; put it there"):
         parsers.ml_100k_titles(tmp_path)
     put(tmp_path, {"u.item": "242|Café (1995) |01-Jan-1995||http://x|0|1\n"}, "latin-1")
     assert parsers.ml_100k_titles(tmp_path) == {242: "Café (1995)"}
@@ -211,16 +209,9 @@ def test_kuairec(tmp_path: Path) -> None:
         tmp_path,
         {"small_matrix_positives.csv": "user,item\n14,137\n19,137\n", "small_matrix_items.txt": "103\n137\n"},
     )
-    truth = parsers.kuairec_truth(tmp_path, None)
-    assert truth.positives == parsers.kuairec(tmp_path)
-    assert rows_of(truth.positives) == [(14, 137), (19, 137)]
-    assert truth.labels.tolist() == [[False, True], [False, True]]
-    assert not truth.labels.flags.writeable
-    assert repr(truth) == "<Truth: 2 users x 2 items, all labels known, 2 positives (50.00%)>"
-    with pytest.raises(
-        InputError, match=r"threshold = 2: kuairec has labels, not ratings; remove the option"
-    ):
-        parsers.kuairec_truth(tmp_path, 2)
+    found = parsers.kuairec(tmp_path)
+    assert rows_of(found) == [(14, 137), (19, 137)]
+    assert found.item_ids.ids.to_pylist() == [103, 137]
 
 
 def test_jester5k(tmp_path: Path) -> None:
@@ -236,12 +227,6 @@ def test_jester5k(tmp_path: Path) -> None:
         *((0, 0, 1.5), (0, 1, -0.5), (1, 0, -2.0)),
         *((2, 0, 3.0), (2, 1, 4.0)),
     ]
-    truth = parsers.jester5k_truth(tmp_path, None)
-    assert truth.positives.user_ids.ids.to_pylist() == [0, 2]
-    assert truth.labels.tolist() == [[True, False], [True, True]]
-    assert parsers.jester5k_truth(tmp_path, 3).labels.tolist() == [[False, False], [False, True]]
-    with pytest.raises(InputError, match="threshold = 11 is out of range"):
-        parsers.jester5k_truth(tmp_path, 11)
 
 
 # --- the real files ----------------------------------------------------------------------------------
@@ -262,7 +247,7 @@ def test_real_files_have_the_verified_numbers(real_data: Path, name: str) -> Non
     dataset = DATASETS[name]
     assert locate(name, real_data) == real_data / dataset.folder
     found = load(name, real_data)
-    assert (found.n_users, found.n_items, len(found)) == (dataset.users, dataset.items, dataset.pairs)
+    assert (found.n_users, found.n_items, len(found)) == dataset.size
     assert (found.rating is not None) == dataset.has("ratings")
     has_times = dataset.has("times") and not (real_data / name / "ratings_notime.dat").exists()
     assert (found.time is not None) == (has_times or dataset.has("order"))
@@ -301,7 +286,7 @@ def test_real_splits(real_data: Path, name: str, train: int, test: int, notes: l
     split = load_split(name, real_data)
     assert (len(split.train), len(split.test)) == (train, test)
     assert list(split.notes) == notes
-    assert (split.train.n_users, split.train.n_items) == (DATASETS[name].users, DATASETS[name].items)
+    assert (split.train.n_users, split.train.n_items) == DATASETS[name].size[:2]
 
 
 def test_real_titles(real_data: Path) -> None:
@@ -333,18 +318,10 @@ def test_the_paper_split_is_movielens(real_data: Path) -> None:
     assert np.sum(ours.rating) == np.sum(theirs.rating)
 
 
-def test_real_truth(real_data: Path) -> None:
-    kuairec = load_truth("kuairec", real_data)
-    assert kuairec.labels.shape == (1_411, 3_327)
-    assert kuairec.labels.sum() == 217_175
-    jester = load_truth("jester5k", real_data)
-    assert jester.labels.shape == (1_473, 100)
+def test_what_has_complete_labels() -> None:
+    assert [name for name in NAMES if DATASETS[name].has("truth")] == ["kuairec", "jester5k"]
+
+
+def test_the_real_jester(real_data: Path) -> None:
     rated = load("jester5k", real_data)
-    matrix = np.zeros((5_000, 100))
-    matrix[rated.users, rated.items] = rated.rating
-    complete = rated.user_counts == 100
-    assert (jester.labels == (matrix[complete] > 0)).all()
     assert (rated.rating.min(), rated.rating.max()) == (-9.95, 9.9)
-    higher = load_truth("jester5k", real_data, threshold=5.0)
-    assert (higher.labels == (matrix[complete] > 5)).all()
-    assert isinstance(higher, Truth)

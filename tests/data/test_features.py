@@ -155,7 +155,7 @@ def test_a_table_that_cannot_be_used_is_an_error(message):
 
 @pytest.mark.parametrize("source", [None, 3, [1, 2], np.zeros((4, 2))])
 def test_what_is_no_table_is_an_error(source):
-    with pytest.raises(InputError, match=r"item_features is .* one row an item"):
+    with pytest.raises(InputError, match=r"item_features is .*; give a path"):
         Features.of(source, IDS, ALL)
 
 
@@ -168,7 +168,7 @@ def test_columns_of_the_same_name_are_an_error():
 def test_a_column_that_is_gone_or_of_another_type_is_an_error():
     encoding = Features.of(TABLE, IDS, ALL).encoding
     for change, message in (
-        ({"kind": None}, "no column 'kind', which the model was fitted with"),
+        ({"kind": None}, "no column 'kind' of the model"),
         ({"price": ["cheap"]}, "'price' is of type large_string, and as a number it cannot be read"),
         ({"vector": [[1.0]]}, "'vector' has 1 numbers for item 'n', not 2"),
     ):

@@ -17,7 +17,7 @@ import pytest
 
 import web
 from truepair.data.datasets import loading
-from truepair.data.datasets.dataset import Addresses, Archive, DataFile, Dataset, Wheel
+from truepair.data.datasets.dataset import Addresses, Archive, DataFile, Dataset, Size, Wheel
 from truepair.data.datasets.loading import cache_dir, fetch, from_wheel, locate, pip_download
 from truepair.data.datasets.parsers import ml_100k, ml_100k_titles
 from truepair.data.datasets.registry import DATASETS
@@ -67,9 +67,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch, *sources: Archive | Addresses | Wheel,
     dataset = Dataset(
         name="tiny",
         about="two ratings",
-        users=2,
-        items=1,
-        pairs=2,
+        size=Size(users=2, items=1, pairs=2),
         files=(DataFile("u.data", sha(RATINGS)), DataFile("u.item", sha(ITEMS), optional=True)),
         page="https://tiny.example",
         sources=sources,

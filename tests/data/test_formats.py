@@ -100,14 +100,16 @@ def test_compressed_text(tmp_path: Path, name: str, packing: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".pq", ".feather", ".arrow", ".ipc", ""])
-@pytest.mark.parametrize("in_folder", [False, True])
-def test_columnar_files_and_folders(tmp_path: Path, suffix: str, in_folder: bool) -> None:
+def test_columnar_files(tmp_path: Path, suffix: str) -> None:
     table = pa.table({"text": ["x"] * 3, **COLUMNS})
     write = pq.write_table if suffix in (".parquet", ".pq", "") else feather.write_feather
-    if not in_folder:
-        write(table, tmp_path / f"a{suffix}")
-        assert read_interactions(tmp_path / f"a{suffix}") == WANTED
-        return
+    write(table, tmp_path / f"a{suffix}")
+    assert read_interactions(tmp_path / f"a{suffix}") == WANTED
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".pq", ""])
+def test_folders_of_parquet_files(tmp_path: Path, suffix: str) -> None:
+    table, write = pa.table({"text": ["x"] * 3, **COLUMNS}), pq.write_table
     (tmp_path / "part").mkdir()
     (tmp_path / "_SUCCESS").touch()
     (tmp_path / ".hidden.csv").touch()
@@ -116,35 +118,9 @@ def test_columnar_files_and_folders(tmp_path: Path, suffix: str, in_folder: bool
     assert read_interactions(str(tmp_path), format=None if suffix else "parquet") == WANTED
 
 
-@pytest.mark.parametrize("swapped", [False, True])
-@pytest.mark.parametrize(
-    "kinds",
-    [
-        (pa.int64(), pa.int32()),
-        (pa.string(), pa.large_string()),
-        (pa.string(), pa.string_view()),
-        (pa.string(), pa.dictionary(pa.int32(), pa.string())),
-    ],
-    ids=str,
-)
-def test_arrow_files_of_one_folder_may_differ_in_the_width_of_a_type(
-    tmp_path: Path, kinds: tuple[pa.DataType, pa.DataType], swapped: bool
-) -> None:
-    is_number = pa.types.is_integer(kinds[0])
-    users = [1, 2] if is_number else ["ann", "bob"]
-    for name, user, kind in zip("ab", users, kinds[::-1] if swapped else kinds, strict=True):
-        table = pa.table({"user": pa.array([user], pa.int64() if is_number else pa.string()).cast(kind)})
-        with pa.ipc.new_file(
-            tmp_path / f"{name}.arrow", table.schema.append(pa.field("item", pa.int64()))
-        ) as file:
-            file.write_table(table.append_column("item", pa.array([7])))
-    assert read_interactions(tmp_path).user_ids.ids.to_pylist() == users
-
-
-def test_arrow_files_of_one_folder_with_numbers_and_text_are_refused(tmp_path: Path) -> None:
-    for name, user in (("a", 1), ("b", "ann")):
-        feather.write_feather(pa.table({"user": [user], "item": [7]}), tmp_path / f"{name}.arrow")
-    with pytest.raises(InputError, match="cannot be read as arrow data"):
+def test_folders_of_arrow_files_are_refused(tmp_path: Path) -> None:
+    feather.write_feather(pa.table(COLUMNS), tmp_path / "a.arrow")
+    with pytest.raises(InputError, match=r"is a folder with 1 \.arrow, not of Parquet files alone"):
         read_interactions(tmp_path)
 
 
@@ -170,17 +146,6 @@ def test_npz(tmp_path: Path, layout: str) -> None:
     found = read_interactions(tmp_path / "a.npz")
     assert (found.n_users, found.n_items) == (2, 3)
     assert found.to_table()["rating"].to_pylist() == [4.0, 2.5, 5.0]
-
-
-@pytest.mark.parametrize("layout", [sp.csr_array, sp.csc_array])
-def test_npz_of_the_arrays_alone(tmp_path: Path, layout: type) -> None:
-    matrix = layout(np.array([[0, 4.0, 0], [2.5, 0, 5.0]]))
-    parts = {name: getattr(matrix, name) for name in ("data", "indices", "indptr", "shape")}
-    np.savez(tmp_path / "a.npz", **parts)
-    assert read_interactions(tmp_path / "a.npz") == read_interactions(matrix)
-    np.savez(tmp_path / "square.npz", **{**parts, "shape": (3, 3)})
-    with pytest.raises(InputError, match=r"does not say its layout \(csr or csc\); save it with scipy"):
-        read_interactions(tmp_path / "square.npz")
 
 
 def test_adjacency(tmp_path: Path) -> None:
@@ -355,14 +320,13 @@ def test_npz_runs_no_code(tmp_path: Path) -> None:
 
 def test_npz_of_something_else(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.arange(3))
-    with pytest.raises(
-        InputError, match=r"contains the arrays \['x'\]; save a matrix with scipy\.sparse\.save_npz"
-    ):
+    with pytest.raises(InputError, match=r"contains \['x'\]; save a matrix with scipy\.sparse\.save_npz"):
         read_interactions(tmp_path / "a.npz")
 
 
 def test_npz_with_wild_indices(tmp_path: Path) -> None:
     parts = {"data": np.ones(2), "indices": np.array([0, 99]), "indptr": np.array([0, 1, 2]), "shape": (2, 3)}
+    parts["format"] = np.array(b"csr")
     np.savez(tmp_path / "a.npz", **parts)
     with pytest.raises(InputError, match="cannot be read as a SciPy sparse matrix"):
         read_interactions(tmp_path / "a.npz")
@@ -383,7 +347,7 @@ def test_folders_of_other_things(tmp_path: Path) -> None:
     for name in ("b.csv", "c.csv", "README"):
         (tmp_path / name).write_text(CSV)
     with pytest.raises(
-        InputError, match=r"is a folder with 2 \.csv, 1 no suffix, 1 \.parquet; .* one format"
+        InputError, match=r"is a folder with 2 \.csv, 1 no suffix, 1 \.parquet, not of Parquet"
     ):
         read_interactions(tmp_path)
 
@@ -392,8 +356,8 @@ def test_folders_of_other_things(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"format": "cvs"}, "format = 'cvs' is not known; choose one of 'csv', .*Did you mean 'csv'?"),
-        ({"encoding": "utf-9"}, "encoding = 'utf-9' is not known"),
-        ({"header": "yes"}, "header = 'yes' is not allowed; pass True, False, or None to detect it"),
+        ({"encoding": "utf-9"}, "encoding = 'utf-9' is no encoding"),
+        ({"header": "yes"}, "header = 'yes' is unknown; pass True, False, or None to detect it"),
         (
             {"user": "usr"},
             "user = 'usr': .*has no such column; its columns are 'user', .*Did you mean 'user'?",

@@ -92,9 +92,6 @@ def test_views_of_nulls_that_lead_nowhere(tmp_path: Path, kind: pa.DataType) -> 
     content = ipc(pa.table({"user": names, "item": [1, 2, 3]}), "file")
     refused(tmp_path, "a.arrow", content, "1 of 3 rows have no user")
     assert len(read_interactions(tmp_path / "a.arrow", missing="drop")) == 2
-    plain = pa.array(["x", "y", "z"], kind if kind == pa.binary_view() else pa.string())
-    (tmp_path / "b.arrow").write_bytes(ipc(pa.table({"user": plain, "item": [1, 2, 3]}), "file"))
-    assert len(read_interactions(tmp_path, missing="drop")) == 5
 
 
 # --- NumPy ---------------------------------------------------------------------------------------------
@@ -149,12 +146,12 @@ def test_npz_with_arrays_of_other_types_and_shapes(
     ],
 )
 def test_codecs_that_are_not_for_files(tmp_path: Path, encoding: str) -> None:
-    refused(tmp_path, "a.csv", TEXT, r"encoding = .* is not known as an encoding of files", encoding=encoding)
-    refused(tmp_path, "é.csv", "user,item\n1,é\n", "encoding = .* is not known", encoding=encoding)
+    refused(tmp_path, "a.csv", TEXT, r"encoding = .* is no encoding of files", encoding=encoding)
+    refused(tmp_path, "é.csv", "user,item\n1,é\n", "encoding = .* is no encoding of files", encoding=encoding)
 
 
 def test_half_a_surrogate_pair(tmp_path: Path) -> None:
-    refused(tmp_path, "a.csv", b"user,item\n1,+2AA-\n", r"a\.csv contains half a surrogate", encoding="utf-7")
+    refused(tmp_path, "a.csv", b"user,item\n1,+2AA-\n", r"a\.csv has half a surrogate", encoding="utf-7")
 
 
 @pytest.mark.parametrize("format", [None, "csv", "tsv", "space", "movielens", "recbole", "adjacency"])

@@ -51,7 +51,7 @@ def test_k_core_is_that_of_the_oracle(seed: int, least: tuple[int, int]) -> None
     codes = set(zip(data.users.tolist(), data.items.tolist(), strict=True))
     expected = {(f"u{u:03}", i) for u, i in core_by_hand(codes, *least)}
     if not expected:
-        with pytest.raises(InputError, match=f"no row is left: all {len(data)} rows"):
+        with pytest.raises(InputError, match=f"no row is left of {len(data)} "):
             data.k_core(*least)
         return
     core = data.k_core(*least)
@@ -214,7 +214,7 @@ def test_the_hash_changes_with_anything() -> None:
         ({"users": [0.0, 1.0]}, "users must be a 1-D array of integers, not 1-D float64"),
         (
             {"users": [0, 0], "items": [1, 1]},
-            "1 rows repeat a .user, item. pair; use `read_interactions`, which merges them",
+            "1 rows repeat a .user, item. pair; `read_interactions` merges them",
         ),
         ({"rating": [1.0]}, "rating has 1 values for 2 rows"),
         ({"rating": ["a", "b"]}, "rating must be a 1-D array of numbers"),

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from truepair.data.log import Policy
-from truepair.data.rows import pairs
 from truepair.data.rows.pairs import DUPLICATES, codes_of, group, merge, part_dislikes, repeats
 
 POLICIES = [policy for policy in DUPLICATES if policy != "error"]
@@ -89,8 +88,7 @@ def test_dislikes_of_a_pair_are_what_its_deciding_row_says():
     assert of.tolist() == [2, 3]
 
 
-def test_codes_of_keys(monkeypatch):
-    monkeypatch.setattr(pairs, "_AT_ONCE", 3)
+def test_codes_of_keys():
     keys = np.array([0, 6, 7, 13, 20, 699])
     users, items = codes_of(keys.copy(), 7)
     assert users.tolist() == (keys // 7).tolist()

@@ -64,12 +64,12 @@ def test_every_array_is_plain_npy_with_a_described_size(folder):
 
 def test_a_missing_file_is_named(folder):
     (folder / "all" / "items.npy").unlink()
-    refused(folder, r"is incomplete: all/items.npy cannot be opened \(No such file or directory\)")
+    refused(folder, r"all/items.npy cannot be opened \(No such file or directory\)")
 
 
 def test_a_folder_without_a_manifest(folder, tmp_path):
     (folder / NAME).unlink()
-    refused(folder, "has no manifest.json: it is incomplete, or no prepared folder")
+    refused(folder, "has no manifest.json: it is incomplete")
     refused(tmp_path / "nothing", "there is no prepared folder at")
     (tmp_path / "file").write_text("x")
     refused(tmp_path / "file", "is a file, not a prepared folder")
@@ -78,7 +78,7 @@ def test_a_folder_without_a_manifest(folder, tmp_path):
 def test_a_torn_file_is_noticed_at_once(folder):
     path = folder / "all" / "time.npy"
     path.write_bytes(path.read_bytes()[:-3])
-    refused(folder, r"time.npy has \d+ bytes, and the manifest says \d+: it has changed since")
+    refused(folder, r"time.npy has \d+ bytes, not the manifest's \d+")
 
 
 @pytest.mark.parametrize("file", ["all/users", "all/items", "all/time", "all/starts", "all/popularity"])
@@ -98,7 +98,7 @@ def test_changed_values_with_a_fitting_checksum_are_noticed_by_their_order(folde
         rewritten(folder, arrays=arrays)
         with pytest.raises(StorageError, match="is damaged") as error:
             tp.open_prepared(folder, verify=True)
-        assert "not codes in rising order, or starts or popularity" in str(error.value), values
+        assert "pairs, starts or popularity are wrong" in str(error.value), values
 
 
 def test_the_hash_of_the_manifest_is_compared(folder):
@@ -117,7 +117,7 @@ def test_a_manifest_that_was_changed_is_refused(folder):
 
 def test_a_newer_version_and_other_kinds_are_refused(folder):
     rewritten(folder, version=4)
-    refused(folder, "was prepared in version 4; this truepair reads up to 3; upgrade it")
+    refused(folder, "was prepared in version 4; this truepair reads up to 3; upgrade")
     rewritten(folder, version=0)
     refused(folder, "version 0 never existed")
     rewritten(folder, kind="something")
@@ -238,7 +238,7 @@ def test_events_out_of_order_or_range_are_noticed_when_asked(events, monkeypatch
     content["arrays"][f"log/{column}"]["digest"] = file.digest
     rewritten(events, arrays=content["arrays"])
     tp.open_prepared(events)
-    refused(events, "log is damaged: its events are not codes in the order of user and time", verify=True)
+    refused(events, "log is damaged: its events are not in order", verify=True)
 
 
 @pytest.mark.parametrize(

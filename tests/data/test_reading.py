@@ -105,9 +105,7 @@ def test_bad_matrix_values_are_placed() -> None:
 
 @pytest.mark.parametrize("shape", [(3, 1), (3, 5), (3, 3706)])
 def test_a_wide_array_looks_like_a_matrix(shape: tuple[int, int]) -> None:
-    with pytest.raises(
-        InputError, match=r"looks like a users x items matrix: pass scipy\.sparse\.csr_array\(array\)"
-    ):
+    with pytest.raises(InputError, match=r"users x items matrix, pass scipy\.sparse\.csr_array\(array\)"):
         read_interactions(np.ones(shape))
 
 
@@ -122,9 +120,9 @@ def test_other_sources_are_refused(source: object) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (np.ones(3), r"an array of shape \(3,\) cannot be read as columns"),
+        (np.ones(3), r"an array of shape \(3,\) has not 2 to 4 columns"),
         (pd.Series([1]), "the Series cannot be read as a table"),
-        (pd.DataFrame({"user": [1], "item": [2], "x": [1j]}), "only the columns that are"),
+        (pd.DataFrame({"user": [1], "item": [2], "x": [1j]}), "only the columns needed"),
         ({"user": [1, 2], "item": [1]}, r"the dict: the columns differ in length \(user 2, item 1\)"),
         ({"user": [1, "a"], "item": [1, 2]}, "user ids must be 1-D and of one kind"),
         ({"user": "ann", "item": [1]}, "user ids must be a list or an array, not the single value 'ann'"),
@@ -240,22 +238,22 @@ def test_columns_by_name_position_and_not_at_all() -> None:
         (
             ["user_id", "userId", "item"],
             {},
-            "'user_id' and 'userId' are both recognised as the user; .*: user='user_id'",
+            "'user_id' and 'userId' are both recognised as user; .*: user='user_id'",
         ),
-        (["user", "item", "movie_id"], {}, "'item' and 'movie_id' are both recognised as the item"),
+        (["user", "item", "movie_id"], {}, "'item' and 'movie_id' are both recognised as item"),
         (
             ["user", "item", "date", "ts"],
             {},
-            "'date' and 'ts' are both recognised as the time; .*: time='date'",
+            "'date' and 'ts' are both recognised as time; .*: time='date'",
         ),
-        (["user", "item"], {"user": "item", "item": "item"}, "user and item refer to the same column"),
+        (["user", "item"], {"user": "item", "item": "item"}, "user and item are the same column"),
         (["user", "item"], {"user": 2}, "user = 2 is out of range; .* from 0 to 1"),
         (["user", "item"], {"user": True}, "user = True is out of range"),
         (["user", "item"], {"item": False}, "no column that is recognised as the item"),
         (
             ["user", "item"],
             {"min_rating": 3},
-            "min_rating = 3 needs a rating column, and no column of the dict is recognised.*rating=",
+            "min_rating = 3 needs a rating column, and the dict has none.*rating=",
         ),
         (["user", "item"], {"duplicates": "max"}, "duplicates = 'max' needs a rating column"),
     ],
@@ -267,9 +265,7 @@ def test_columns_that_cannot_be_told(columns: list[str], options: dict[str, Any]
 
 def test_one_name_twice() -> None:
     table = pa.table([[1], [2], [3]], names=["x", "x", "item"])
-    with pytest.raises(
-        InputError, match=r"the table has 2 columns 'x'; pass the position instead: one of \[0, 1\]"
-    ):
+    with pytest.raises(InputError, match=r"the table has 2 columns 'x'; pass a position: \[0, 1\]"):
         read_interactions(table, user="x")
     assert rows_of(read_interactions(table, user=1)) == [(2, 3)]
 
@@ -412,7 +408,7 @@ def test_all_missing() -> None:
     source = {"user": [None, None], "item": [1, 2]}
     with pytest.raises(InputError, match="2 of 2 rows have no user"):
         read_interactions(source)
-    with pytest.raises(InputError, match="no row is left, all 2 rows have a missing user"):
+    with pytest.raises(InputError, match="no row is left, all 2 have a missing user"):
         read_interactions(source, missing="drop")
 
 
@@ -518,7 +514,7 @@ def test_every_step_that_removes_something_is_told_in_order() -> None:
 def test_min_rating_comes_before_duplicates() -> None:
     source = {"user": [1, 1], "item": [1, 1], "rating": [5, 1]}
     assert read_interactions(source, min_rating=4).rating.tolist() == [5.0]
-    with pytest.raises(InputError, match="no row is left, all 2 rows have a rating below 6"):
+    with pytest.raises(InputError, match="no row is left, all 2 have a rating below 6"):
         read_interactions(source, min_rating=6)
 
 
@@ -526,7 +522,7 @@ def test_core_of_two_numbers() -> None:
     source = {"user": [1, 1, 2], "item": [1, 2, 1]}
     assert len(read_interactions(source, core=(1, 2))) == 2
     assert read_interactions(source, core=1).history == ()
-    with pytest.raises(InputError, match="the dict: no row is left: all 3 rows"):
+    with pytest.raises(InputError, match="the dict: no row is left of 3 "):
         read_interactions(source, core=(3, 3))
 
 
@@ -584,7 +580,6 @@ def test_shuffled_rows_give_equal_interactions(seed: int) -> None:
         ("yelp2018/train.txt", 31_668, 38_048, 1_237_259, []),
         ("yelp2018/test.txt", None, None, 324_147, []),
         ("kuairec/small_matrix_positives.csv", 1411, None, 217_175, []),
-        ("jester5k/jester5k.npz", 5000, 100, 363_209, ["rating"]),
     ],
 )
 def test_public_datasets(
@@ -622,7 +617,7 @@ def test_spaces_around_ids_in_files_are_not_part_of_them(tmp_path: Path) -> None
 def test_a_quote_that_is_never_closed_is_named(tmp_path: Path) -> None:
     path = tmp_path / "clicks.csv"
     path.write_text('user,item,title\n1,10,a\n2,11,"b\n3,12,c\n4,13,d\n')
-    with pytest.raises(InputError, match="a quote after line 2 is never closed"):
+    with pytest.raises(InputError, match="a quote after line 2 is open; close it"):
         read_interactions(path)
     path.write_text('user,item,title\n1,10,5" disk\n2,11,b\n')
     assert len(read_interactions(path)) == 2
@@ -652,7 +647,7 @@ def test_items_that_nobody_has_are_kept_if_a_catalogue_is_given(tmp_path) -> Non
 @pytest.mark.parametrize(
     ("items", "message"),
     [
-        ([7], "the catalogue of 1 items lacks 1 items of the interactions, such as 9; add them"),
+        ([7], "the catalogue of 1 items lacks 1 of the interactions; add 9"),
         ([7, None, 9], "1 item ids are missing"),
         (["7", "9"], "item ids are of type"),
         ("no such file", "cannot read the items in no such file"),

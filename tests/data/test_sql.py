@@ -93,14 +93,14 @@ def test_a_file_without_a_url(tmp_path):
     assert tp.read_interactions(path, query="select * from clicks") == in_memory()
     assert f"sqlite:///{path}#clicks" in error_of(path)
     assert "query needs a database" in error_of(Path(__file__), query="select 1")
-    assert "query needs a database, and the source is a dict" in error_of({"user": [1]}, query="select 1")
+    assert "query needs a database, not a dict" in error_of({"user": [1]}, query="select 1")
 
 
 def test_errors_of_queries(database):
     make(database)
     shown = parse_url(database).shown
     assert f"{shown} is a database; pass query=" in error_of(database)
-    assert "leave out one of them" in error_of(f"{database}#clicks", query="select 1")
+    assert "drop it or the query" in error_of(f"{database}#clicks", query="select 1")
     assert "is no query" in error_of(database, query="  ")
     assert "is no query" in error_of(database, query="select '\0'")
     assert "query is a int" in error_of(database, query=5)
@@ -274,7 +274,7 @@ def test_a_table_of_items(database):
     make(database, '"items"', {"item": "bigint", "price": "bigint"}, [(1, 5), (2, 50), (3, 500)])
     found = model.recommend(["bob"], 3, items=f"{database}#items", where="price < 20")
     assert found["item"].to_pylist() == [1]
-    with pytest.raises(InputError, match="name a table at the end of its URL") as error:
+    with pytest.raises(InputError, match="or name a table: ") as error:
         model.recommend(["bob"], 3, items=database, where="price < 20")
     assert QUOTED not in str(error.value)
 

@@ -207,8 +207,8 @@ def test_what_cannot_be_written(database, tmp_path):
     assert "is not the name of a table" in error_of(LISTS, database, "a.b.c")
     assert "is not the name of a table" in error_of(LISTS, database, "nul\0")
     assert "the name of a table is a int" in error_of(LISTS, database, 5)
-    assert "names a table to read" in error_of(LISTS, f"{database}#lists", "lists")
-    assert "a int cannot be written as a table" in error_of(5, database, "lists")
+    assert "is for reading; give the name apart" in error_of(LISTS, f"{database}#lists", "lists")
+    assert "a int cannot be written: " in error_of(5, database, "lists")
     for wrong in ({"a": [1], "b": [1, 2]}, {"a": [2**70]}, {"a": [1, "x"]}, {"a": ["\ud800"]}):
         assert "a dict cannot be written" in error_of(wrong, database, "lists")
     twice = pa.table([[1], [2]], names=["a", "a"])

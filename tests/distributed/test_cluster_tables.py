@@ -153,7 +153,7 @@ def test_rows_of_spark_are_read_in_their_order(tmp_path, expected):
         ({"user": "id"}, "user = 'id': a DataFrame of Spark has no such column; its columns are 'who'"),
         (
             {**PAIR, "rating": False, "min_rating": 3},
-            "min_rating = 3 needs a rating column, and no column of a DataFrame of",
+            "min_rating = 3 needs a rating column, and a DataFrame of",
         ),
         ({"test": 2}, "test = 2 is out of range"),
     ],

@@ -36,9 +36,9 @@ def sent_in_an_epoch(columns):
     """Of one step with all users: what a rank sent, and the size of the job."""
     group = group_of(torch.device("cpu"))
     trainer = started(job(columns), group)
-    before = group.traffic.bytes
+    before = group.sent
     trainer.train(0, 0.1, lambda steps: None)
-    return group.traffic.bytes - before, trainer.user_shard.longest
+    return group.sent - before, trainer.user_shard.longest
 
 
 @pytest.mark.parametrize(("columns", "small"), [(None, 0), (6, 8)])

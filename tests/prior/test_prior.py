@@ -83,7 +83,7 @@ def test_gradient_of_the_curve():
 
 
 def test_cells_hold_every_pair(world):
-    evidence = gather(world.observed, epochs=2)
+    evidence = gather(world.observed, 16, 2, 0, "auto", "auto", False)
     cells = count_cells(evidence)
     assert cells.held_out.sum() == len(evidence.held_out_scores)
     assert cells.unlabelled.sum() == pytest.approx(world.truth.size - len(world.observed))
@@ -97,7 +97,7 @@ def test_evidence_never_holds_a_known_positive(world, monkeypatch):
     import truepair.prior.holdout_scores as module
 
     monkeypatch.setattr(module, "_SCORED", 20_000)  # draws instead of all pairs
-    evidence = gather(world.observed, epochs=2)
+    evidence = gather(world.observed, 16, 2, 0, "auto", "auto", False)
     assert len(evidence.scores) < 20_000
     left = world.observed.n_items - world.observed.user_counts
     stands_for = np.bincount(evidence.users, evidence.weights, minlength=len(left))

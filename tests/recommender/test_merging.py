@@ -172,7 +172,7 @@ def test_options_of_reading_work_where_they_are_advised(tmp_path):
     assert len(other.update(path, missing="drop").seen_) == 4 - 1
     with pytest.raises(InputError, match=r"'missing' is no parameter .* give it to read_interactions"):
         tp.tune(path, missing="drop")
-    with pytest.raises(InputError, match="missing = 'drop' has no effect on data that were read already"):
+    with pytest.raises(InputError, match="missing = 'drop' has no effect on data already read"):
         model.fit(tp.read_interactions(path, missing="drop"), missing="drop")
     with pytest.raises(TypeError, match="unexpected keyword argument 'mising'"):
         model.fit(path, mising="drop")

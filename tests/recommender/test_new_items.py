@@ -182,11 +182,11 @@ def test_bad_tables_are_errors_and_the_model_is_unchanged(world, hybrid):
     bad = [
         ({**new, "item": [cold[0]] * 8}, "several rows for 1 items"),
         ({"item": cold, "genres": new["genres"]}, "no column 'first'"),
-        (only(table, table["item"][1:4]), "has no new item: the model knows all 3"),
+        (only(table, table["item"][1:4]), "has no new item: all 3 are known"),
         ({**new, "first": [np.inf] * 8}, f"'first' holds NaN or infinity for item {cold[0]!r}"),
         ({**new, "genres": [["?"]] * 8, "first": [None] * 8}, "8 new items have no feature that was trained"),
         ({**new, "item": list(range(8))}, "convert one of them"),
-        (3, "one row an item"),
+        (3, "items is a int, not a table; give a path, a table or a dict"),
     ]
     for source, message in bad:
         with pytest.raises(InputError, match=re.escape(message)):
@@ -209,7 +209,7 @@ def test_a_model_without_features_needs_rows_of_all_trained_items(world):
 @pytest.mark.parametrize("encoder", ["popular", "itemknn", "ease"])
 def test_closed_forms_have_no_vectors_to_map_to(world, encoder):
     warm, table, _, _ = world
-    with pytest.raises(InputError, match="has no vectors that features could be mapped to"):
+    with pytest.raises(InputError, match="has no vectors of items; use one that is trained"):
         tp.Recommender(encoder=encoder).fit(warm).add_items(table)
 
 

@@ -304,7 +304,7 @@ def test_what_was_learnt_is_refused(launch):
     before = model.evaluate(split).mean("ndcg@10")
     half = np.arange(len(split.test)) % 2 == 0
     model.update(split.test.take(half), epochs=2)
-    with pytest.raises(InputError, match="were in the data that the model was fitted on"):
+    with pytest.raises(InputError, match="were in the data; use fit"):
         model.evaluate(split)
     rest = Split(model.seen_, None, split.test.take(~half), "given")
     assert model.evaluate(rest).mean("ndcg@10") > 0.5 * before

@@ -16,9 +16,8 @@ from truepair.reporting.tuning import (
     in_words,
     page,
     rows_of,
-    tendency,
 )
-from truepair.search.domains import Choice, Range, When
+from truepair.search.domains import Range, When
 from truepair.search.trials import Trial
 
 pytest.importorskip("optuna")
@@ -42,11 +41,8 @@ def test_what_mattered(found):
     assert set(shares) == set(found.space)
     assert sum(shares.values()) == pytest.approx(1)
     assert shares["encoder.dim"] > shares["idle"]
-    assert tendency(found, "encoder.dim") > 0.3
-    assert tendency(found, "kind") is None
     few = Tuning(found.best, found.trials[:5], found.space, ())
     assert importance(few) == {}
-    assert tendency(few, "x") is None
 
 
 def test_in_words(found):
@@ -105,12 +101,3 @@ def trial(number, score, **parameters):
 def test_pruned_trials_are_not_among_the_best():
     trials = (trial(0, 0.2), replace(trial(1, 0.9), state="pruned"), trial(2, 0.4), trial(3, 0.2))
     assert [one.number for one in best_trials(Tuning(trials[2], trials, {}, ()))] == [2, 0, 3]
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_a_tendency_is_the_rank_correlation_with_the_score(sign):
-    trials = tuple(trial(k, sign * k**3 / 1000, rate=float(k), other=1.0, kind="a") for k in range(12))
-    space = {"rate": Range(0.0, 12.0), "other": Range(0.0, 2.0), "kind": Choice(["a", "b"])}
-    found = Tuning(trials[0], trials, space, ())
-    assert tendency(found, "rate") == pytest.approx(sign)
-    assert tendency(found, "other") is tendency(found, "kind") is None

@@ -601,6 +601,14 @@ def test_an_interrupted_search_goes_on_where_it_stopped(data, model, tmp_path, m
     assert sorted(each.name for each in tmp_path.iterdir()) == ["c", "c.settings"]
 
 
+def test_ranks_keep_no_short_runs(data, tmp_path):
+    """They could read different ones; the settings are kept all the same."""
+    found = tp.Recommender(**QUICK, engine="distributed").fit(data, checkpoint=tmp_path / "c")
+    kept = json.loads(settings_file(tmp_path / "c").read_text())
+    assert set(kept) == {"key", "facts"}
+    assert found.facts_["automatic"]["chosen"] == kept["facts"]["automatic"]["chosen"]
+
+
 def test_an_interrupted_full_run_of_a_budget_goes_on(data, tmp_path, monkeypatch):
     path, judge, states = tmp_path / "c", Validation.__call__, []
 

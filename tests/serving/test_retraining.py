@@ -116,7 +116,7 @@ def test_the_stronger_of_a_known_pair_and_an_event_counts(shop):
 
 
 def histories(learnt, shop, kinds):
-    users, items = (IdTexts.of(ids, "id", 99) for ids in (learnt.seen_.user_ids, learnt.seen_.item_ids))
+    users, items = (IdTexts.of(ids, "id") for ids in (learnt.seen_.user_ids, learnt.seen_.item_ids))
     people = UserHistories(learnt.model_, users, items, Kinds(kinds))
     people.reader = EventReader(shop.store_path)
     return people

@@ -54,7 +54,7 @@ def test_tokens_from_a_file_and_from_the_environment(tmp_path):
     assert not Tokens.read(None, {})
     for text, problem in [
         ('read = ["short"]', "a read token of 5 characters cannot be used"),
-        (f'reed = ["{READ}"]', "'reed' is no kind of token; .* Did you mean 'read'?"),
+        (f'reed = ["{READ}"]', "the kind of tokens = 'reed' is not known; .* Did you mean 'read'?"),
         (f'read = "{READ}"', "read is no list of texts"),
         ("read = [", "cannot read tokens from"),
         (f'read = ["{READ}"]\nadmin = ["{READ}"]', "one token is admin and read"),
@@ -79,7 +79,7 @@ def test_without_tokens_only_this_machine_is_served(serve, model):
     assert serve(model, tokens=KEYS).get("/v1/model", host="shop.example", **bearer(READ)).status == 200
 
 
-LIMITS = Limits(body=5000, k=20, users=5, items=30, pairs=4, events=3, id_length=40, text_length=100)
+LIMITS = Limits(body=5000, k=20, users=5, items=30, pairs=4, events=3, text_length=100)
 
 
 def hostile():
@@ -147,7 +147,7 @@ def hostile():
             good = value == [] or (field == "explain" and value is True)
             if not good:
                 yield session, {field: value}
-    for user in (None, True, 1.5, [], {}, "", "x" * 41, "\ud800"):
+    for user in (None, True, 1.5, [], {}, "", "x" * 257, "\ud800"):
         yield "/v1/events", {"events": [{"user": user, "item": "i1"}]}
         yield "/v1/events", {"events": [{"user": "u1", "item": user}]}
         yield "/v1/scores", {"pairs": [{"user": user, "item": "i1"}]}
@@ -186,7 +186,7 @@ ADDRESSES = [
     "/v1/users/u1/recommendations?k=-1", "/v1/users/u1/recommendations?k=1e3",
     "/v1/users/u1/recommendations?k=٣",
     "/v1/users/u1/recommendations?k=99999999999999999999", "/v1/users/u1/recommendations?limit=3",
-    "/v1/users/" + "x" * 41 + "/recommendations", "/v1/items/../../etc/passwd/similar",
+    "/v1/users/" + "x" * 257 + "/recommendations", "/v1/items/../../etc/passwd/similar",
     "/v1/items/%2e%2e%2f%2e%2e%2fetc%2fpasswd/similar", "/v1/items/i1%00/similar", "/v1/items/%ff/similar",
     "/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/metrics/", "/health",
     "/health/live/x", "/redoc",
@@ -313,9 +313,3 @@ def test_logs_name_ids_only_if_asked(serve, model):
     log = io.StringIO()
     serve(model, log=RequestLog(log, requests=False)).get("/v1/users/u11/recommendations")
     assert log.getvalue() == ""
-
-
-def test_limits_are_checked():
-    for wrong in ({"k": 0}, {"body": 1.5}, {"seconds": 0}, {"body_seconds": -1}, {"users": True}):
-        with pytest.raises(InputError, match=next(iter(wrong))):
-            Limits(**wrong)

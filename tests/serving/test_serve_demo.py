@@ -42,7 +42,8 @@ def world(monkeypatch):
         "truepair.serving.demo.world.load_titles",
         lambda name, folder: {n: f"Film {n} (19{n + 60})" for n in range(30)},
     )
-    return demo_world(load=rated)
+    monkeypatch.setattr("truepair.serving.demo.world.load", rated)
+    return demo_world()
 
 
 def test_the_past_is_learnt_and_the_future_visits(world):
@@ -58,8 +59,9 @@ def test_the_past_is_learnt_and_the_future_visits(world):
     assert world.items.slice(0, 1).to_pylist() == [{"item": 0, "title": "Film 0 (1960)", "year": "1960"}]
 
 
-def test_without_the_data_the_world_is_simulated_and_says_so():
-    world = demo_world(load=offline)
+def test_without_the_data_the_world_is_simulated_and_says_so(monkeypatch):
+    monkeypatch.setattr("truepair.serving.demo.world.load", offline)
+    world = demo_world()
     assert "cannot be downloaded: this world is simulated" in world.note
     known = set(world.split.train.user_ids.ids.to_pylist())
     assert {user for user, _, _ in world.future} <= known
@@ -81,12 +83,12 @@ def test_the_models_are_kept_in_the_cache(world, tmp_path, monkeypatch):
     )
     one, two = tmp_path / "one", tmp_path / "two"
     one.mkdir(), two.mkdir()
-    first = demo_files(one, world=world)
+    first = demo_files(one, world)
     facts = tp.Recommender.load(first.model).facts_
     low, high = facts["intervals"]["test ndcg@10"]
     assert low <= facts["metrics"]["test ndcg@10"] <= high
     monkeypatch.setattr(world_module, "fitted", None)  # nothing is fitted again
-    second = demo_files(two, world=world)
+    second = demo_files(two, world)
     assert second.model.read_bytes() == first.model.read_bytes()
     assert tp.Recommender.load(second.beside).encoder == "ease"
     monkeypatch.undo()
@@ -99,10 +101,10 @@ def test_a_damaged_model_of_the_cache_is_fitted_again(world, tmp_path, monkeypat
     )
     place = tmp_path / "files"
     place.mkdir()
-    demo_files(place, world=world)
+    demo_files(place, world)
     for path in (tmp_path / "serve-demo").iterdir():
         path.write_bytes(b"no model")
-    found = demo_files(place, world=world)
+    found = demo_files(place, world)
     assert tp.Recommender.load(found.model).encoder == "popular"
 
 

@@ -176,7 +176,7 @@ def test_without_options_nothing_is_due():
 def test_options_are_checked():
     assert Schedule.of("6h", None).seconds == 21600
     assert Schedule.of("30min", 5).events == 5
-    with pytest.raises(InputError, match="--retrain 'soon' is no time; give one such as '6h'"):
+    with pytest.raises(InputError, match="--retrain 'soon' is no time; give '6h'"):
         Schedule.of("soon", None)
     with pytest.raises(InputError, match="--retrain-events = 0 is out of range"):
         Schedule.of(None, 0)

@@ -53,7 +53,6 @@ def sqlite(tmp_path):
 
 @pytest.mark.parametrize("batch", [3, 1000])
 def test_there_and_back_again(sqlite, tmp_path, postgresql, batch, monkeypatch):
-    monkeypatch.setattr(exporting, "_BATCH", batch)
     monkeypatch.setattr("truepair.serving.events.reading._BATCH", batch)
     monkeypatch.setattr("truepair.serving.transfer.importing._BATCH", batch)
     server, back = f"{postgresql}/postgres", str(tmp_path / "back.sqlite")

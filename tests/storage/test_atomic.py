@@ -226,7 +226,7 @@ def test_two_writers_in_one_process(tmp_path):
 
 
 def test_a_file_that_is_removed_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
-    real, taken = atomic._lock, []
+    real, taken = atomic.lock_file, []
 
     def lock(file):
         if not taken:  # another process takes it for abandoned
@@ -234,7 +234,7 @@ def test_a_file_that_is_removed_before_it_is_locked_is_made_again(tmp_path, monk
             os.unlink(file.name)
         return real(file)
 
-    monkeypatch.setattr(atomic, "_lock", lock)
+    monkeypatch.setattr(atomic, "lock_file", lock)
     write(tmp_path / "file", b"content")
     assert taken
     assert (tmp_path / "file").read_bytes() == b"content"

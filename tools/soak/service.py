@@ -34,7 +34,7 @@ from postgresql import Server
 from visitors import Record, Tally, Visitors
 
 import truepair as tp
-from truepair.reporting.figures import Panel, Series, draw_curves, standalone
+from truepair.reporting.figures import Panel, Series, draw_bands, standalone
 from truepair.serving.events.store import open_store
 from truepair.serving.retraining.versions import Versions
 
@@ -267,8 +267,8 @@ class Soak:
 
     def _draw(self, path: Path) -> None:
         seconds, mib = zip(*self.memory, strict=True)
-        curve = {"resident": Series([second / 60 for second in seconds], mib)}
-        path.write_text(standalone(draw_curves([Panel("memory of the service, MiB", curve, "minutes")])))
+        curve = {"resident": Series([second / 60 for second in seconds], mib, mib, mib)}
+        path.write_text(standalone(draw_bands([Panel("memory of the service, MiB", curve, "minutes")], 1)))
 
 
 def _mean(values: list[float]) -> float:

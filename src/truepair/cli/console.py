@@ -14,9 +14,9 @@ import typer
 import truepair as tp
 from truepair.cli.interruption import EXIT_CODE
 from truepair.cli.options import option, refuse
-from truepair.cli.table_files import as_text
 from truepair.errors import InputError
 from truepair.reporting.page import text_table
+from truepair.storage.plain_values import as_text
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,7 @@ class Ranks(NamedTuple):
         if self.size == 1:
             return
         if model.spec.closed_form is not None:
-            raise InputError(
-                f"{self.size} processes were started, and {model.spec.closed_form} is not trained; start one."
-            )
+            raise InputError(f"{model.spec.closed_form} is not trained by {self.size} processes; start one.")
         if model.engine == "auto":
             model.set_params(engine="distributed")
         if model.engine != "distributed":

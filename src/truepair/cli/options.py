@@ -24,20 +24,10 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-FIRST = frozenset(
-    [
-        "output",
-        "loss",
-        "encoder",
-        "test",
-        "test_after",
-        "metric",
-        "budget",
-        "min_rating",
-        "feedback",
-        "missing",
-    ]
-)
+FIRST = (
+    "output", "loss", "encoder", "test", "test_after", "metric", "budget", "min_rating", "feedback",
+    "missing",
+)  # fmt: skip
 """Options that the help shows before the groups of the others, besides those of the command alone."""
 
 
@@ -54,8 +44,7 @@ ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A model file s
 SourceText = Annotated[
     str,
     typer.Argument(
-        metavar="SOURCE",
-        help="A file, a folder (Parquet or prepared), a database's URL, or a dataset.",
+        metavar="SOURCE", help="A file, a folder (Parquet or prepared), a database's URL, or a dataset."
     ),
 ]
 TestPart = Annotated[
@@ -67,8 +56,7 @@ TestAfter = Annotated[
     typer.Option(metavar="DATE", help="Hold out what is new from this time on: 2024-06-15, or a number."),
 ]
 OutputModel = Annotated[
-    Path,
-    typer.Option("--output", "-o", callback=check_output, help="The file to save to; it may be MODEL."),
+    Path, typer.Option("--output", "-o", callback=check_output, help="The file to save to; it may be MODEL.")
 ]
 Report = Annotated[
     Path | None,

@@ -147,10 +147,7 @@ class Reading:
                 raise InputError(f"test = {test!r} is neither a share such as 0.2 nor 'given'.")
             return tp.split_random(self.interactions(source, progress), share, seed=seed)
         if (dataset := find_source(source)) is None:
-            raise InputError(
-                "test = 'given' needs a dataset or a prepared folder that comes with a test part, and "
-                f"{without_password(source)} does not; use a share, --test 0.2."
-            )
+            raise InputError(f"test = 'given': {without_password(source)} has no test part; use --test 0.2.")
         self._refuse_for(dataset)
         filters = {"--core": self.core, "--max-disliked-rating": self.max_disliked_rating}
         refuse(filters, "on the published split", "leave it out, or use a share, --test 0.2")
@@ -183,12 +180,11 @@ def described(data: tp.Interactions | tp.Split) -> str:
     parts = list(data.parts.values()) if isinstance(data, tp.Split) else [data]
     from truepair.data.rows.options import KINDS_REMEDY
 
-    report = (
-        parts[0]
-        .report()
-        .replace(KINDS_REMEDY, "give --feedback view=1,buy=10,return=-1, or --kind - if that is meant")
-    )
-    lines = [report, *([repr(data)] if isinstance(data, tp.Split) else [])]
+    remedy = "give --feedback view=1,buy=10,return=-1, or --kind - if that is meant"
+    lines = [
+        parts[0].report().replace(KINDS_REMEDY, remedy),
+        *([repr(data)] if isinstance(data, tp.Split) else []),
+    ]
     rated = [part.rating for part in parts if part.rating is not None and len(part)]
     low, high = min((r.min() for r in rated), default=0), max((r.max() for r in rated), default=0)
     if low < high:

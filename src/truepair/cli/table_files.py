@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from truepair.data.sources.sql_urls import check_no_url
 from truepair.errors import InputError, StorageError
 from truepair.storage.atomic import atomic_write
+from truepair.storage.plain_values import as_json, as_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +53,7 @@ def _for_csv(table: pa.Table) -> pa.Table:
 
     for place, field in enumerate(table.schema):
         if pa.types.is_list(field.type) or field.type in (pa.uuid(), pa.large_binary()):
-            convert = _json if pa.types.is_list(field.type) else as_text
+            convert = as_json if pa.types.is_list(field.type) else as_text
             texts = pa.array(map(convert, table.column(place).to_pylist()), pa.large_string())
             table = table.set_column(place, field.name, texts)
     return table
@@ -63,18 +63,9 @@ def write_jsonl(parts: Iterable[pa.Table], file: BinaryIO) -> int:
     """One JSON object a row; the number of rows."""
     rows = 0
     for part in parts:
-        file.write("".join(f"{_json(row)}\n" for row in part.to_pylist()).encode())
+        file.write("".join(f"{as_json(row)}\n" for row in part.to_pylist()).encode())
         rows += len(part)
     return rows
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, default=as_text)
-
-
-def as_text(value: object) -> str:
-    """A value as text; bytes are decoded."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 WRITERS: dict[str, Callable[[Iterable[pa.Table], BinaryIO], int]] = {
@@ -96,10 +87,7 @@ _SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "
 def format_of(path: Path) -> str:
     """The format of the suffix."""
     if path.suffix.lower() not in _SUFFIXES:
-        raise InputError(
-            f"{path} has no known suffix; use one of {', '.join(_SUFFIXES)}, or give "
-            f"--format {'|'.join(WRITERS)}."
-        )
+        raise InputError(f"{path} is none of {', '.join(_SUFFIXES)}; or give --format {'|'.join(WRITERS)}.")
     return _SUFFIXES[path.suffix.lower()]
 
 
@@ -116,9 +104,7 @@ def check_output(path: Path | None) -> Path | None:
     try:
         tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as error:
-        raise StorageError(
-            f"cannot write {path}: {error.strerror or error}; check the permissions of {path.parent}."
-        ) from error
+        raise StorageError(f"cannot write {path}: {error.strerror or error}; check permissions.") from error
     return path
 
 
@@ -159,6 +145,5 @@ def as_ids(texts: list[str], ids: IdMap, what: str) -> pa.Array:
         for text in texts if len(texts) > 1 else ():
             as_ids([text], ids, what)  # the first that does not fit raises
         raise InputError(
-            f"unknown {what}: {texts[0]!r}; the model's {what} ids are of type {kind}, such as "
-            f"{ids.ids[0].as_py()}."
+            f"unknown {what}: {texts[0]!r}; the {what} ids are of type {kind}, such as {ids.ids[0].as_py()}."
         ) from None

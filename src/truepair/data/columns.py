@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from truepair.data.ids import canonical_ids, is_text, to_arrow
+from truepair.data.ids import canonical_ids, cast_or_none, is_text, to_arrow
 from truepair.data.interactions import Step
 from truepair.errors import InputError, check_whole, did_you_mean
 
@@ -118,9 +118,7 @@ def find_columns(raw: Raw, given: Mapping[str, Column]) -> dict[str, int]:
         if column is not None and column is not False
     }
     if shared := [role for role, at in found.items() if list(found.values()).count(at) > 1]:
-        raise InputError(
-            f"{raw.source}: {' and '.join(shared)} refer to the same column; give each its own column."
-        )
+        raise InputError(f"{raw.source}: {' and '.join(shared)} are the same column; give each its own.")
     taken = set(found.values())
     for role in COLUMN_NAMES:
         if given.get(role) is None and (at := _by_name(raw, role, taken)) is not None:
@@ -161,31 +159,26 @@ def numbers(raw: Raw, role: str, values: object) -> pa.Array:
     array = to_arrow(values, role)
     if is_text(array.type):
         return _parse(raw, role, array, [pa.float64()], "a number")
-    return _convert(raw, role, array, pa.float64())
+    return converted(raw, role, array, pa.float64())
 
 
 def timestamps(raw: Raw, role: str, values: object) -> pa.Array:
     """Times: integers as int64, floats as float64, dates and ISO text as int64 microseconds since 1970."""
-    array = _days(values) if getattr(values, "dtype", None) == "datetime64[D]" else to_arrow(values, role)
+    if getattr(values, "dtype", None) == "datetime64[D]":
+        most = np.datetime64(2**36, "D")  # far beyond the range of microseconds; Arrow takes days for 32 bits
+        values = np.clip(np.asarray(values), np.datetime64(-(2**36), "D"), most).astype("datetime64[s]")
+    array = to_arrow(values, role)
     if is_text(array.type):
         array = parse_times(raw, role, array, TIME_TYPES)
     if pa.types.is_date(array.type) or pa.types.is_timestamp(array.type):
         return _microseconds(raw, role, array)
     whole = pa.types.is_integer(array.type) or pa.types.is_null(array.type)
-    return _convert(raw, role, array, pa.int64() if whole else pa.float64())
+    return converted(raw, role, array, pa.int64() if whole else pa.float64())
 
 
 def parse_times(raw: Raw, role: str, text: pa.Array, kinds: Sequence[pa.DataType]) -> pa.Array:
     """Text as the first of these types that all of it can be cast to."""
     return _parse(raw, role, text, kinds, "a number or an ISO date such as 2024-05-31 23:59:00")
-
-
-def _days(values: object) -> pa.Array:
-    """NumPy's days as Arrow's milliseconds, whose range is checked; Arrow takes days for 32 bits."""
-    days, most = np.asarray(values), 2**36  # in milliseconds this is far beyond the range of microseconds
-    absent = np.isnat(days)
-    within = np.where(absent, 0, days.astype(np.int64)).clip(-most, most)
-    return pa.array(within * 86_400_000, mask=absent).cast(pa.timestamp("ms"))
 
 
 def _microseconds(raw: Raw, role: str, array: pa.Array) -> pa.Array:
@@ -200,8 +193,7 @@ def _microseconds(raw: Raw, role: str, array: pa.Array) -> pa.Array:
         row = _first_failure(array, kind)
         raise InputError(
             f"{raw.source}: {role} {array[row].value} ({array.type}) at {raw.place(row)} is beyond the years "
-            f"-290,308 to 294,247, whose microseconds fit into 64 bits; correct it, name another column "
-            f"({role}=…), or leave the column out ({role}=False)."
+            f"-290,308 to 294,247; correct it, name another column ({role}=…), or use {role}=False."
         ) from error
 
 
@@ -214,9 +206,7 @@ def _position(raw: Raw, role: str, column: str | int) -> int:
         return check_whole(role, column, 0, len(raw.names) - 1, f"{raw.source}: {_list_columns(raw)}.")
     places = [at for at, name in enumerate(raw.names) if name == column]
     if len(places) > 1:
-        raise InputError(
-            f"{raw.source} has {len(places)} columns {column!r}; pass the position instead: one of {places}."
-        )
+        raise InputError(f"{raw.source} has {len(places)} columns {column!r}; pass a position: {places}.")
     if not places:
         hint = did_you_mean(column, raw.names)
         raise InputError(
@@ -230,8 +220,7 @@ def _by_name(raw: Raw, role: str, taken: set[int]) -> int | None:
     if len(places) > 1:
         both = " and ".join(repr(raw.names[at]) for at in places)
         raise InputError(
-            f"{raw.source}: {both} are both recognised as the {role}; "
-            f"pass the one to use: {role}={raw.names[places[0]]!r} (or a position)."
+            f"{raw.source}: {both} are both recognised as {role}; pass one: {role}={raw.names[places[0]]!r}."
         )
     return places[0] if places else None
 
@@ -243,13 +232,12 @@ def _as_integers(text: pa.Array) -> pa.Array:
 
 def prints_again(text: pa.Array, kind: pa.DataType) -> bool:
     """Whether all of the text are integers of this type that print as the same text."""
-    try:
-        return bool(text.cast(kind).cast(text.type).equals(text))
-    except pa.ArrowInvalid:
-        return False
+    found = cast_or_none(text, kind)
+    return found is not None and found.cast(text.type).equals(text)
 
 
-def _convert(raw: Raw, role: str, array: pa.Array, kind: pa.DataType) -> pa.Array:
+def converted(raw: Raw, role: str, array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The values as this type; an error if they cannot be."""
     try:
         return array.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -260,10 +248,8 @@ def _parse(raw: Raw, role: str, text: pa.Array, kinds: Sequence[pa.DataType], ex
     text = pc.utf8_trim_whitespace(text)
     text = pc.if_else(pc.equal(text, ""), None, text)
     for kind in kinds:
-        try:
-            return text.cast(kind)
-        except pa.ArrowInvalid:
-            continue
+        if (found := cast_or_none(text, kind)) is not None:
+            return found
     row = max(_first_failure(text, kind) for kind in kinds)
     raise InputError(
         f"{raw.source}: {role} {text[row].as_py()!r} at {raw.place(row)} is not {expected}; correct it, "
@@ -276,9 +262,6 @@ def _first_failure(text: pa.Array, kind: pa.DataType) -> int:
     low, high = 0, len(text)
     while high - low > 1:
         middle = (low + high) // 2
-        try:
-            text.slice(low, middle - low).cast(kind)
-            low = middle
-        except pa.ArrowInvalid:
-            high = middle
+        fails = cast_or_none(text.slice(low, middle - low), kind) is None
+        low, high = (low, middle) if fails else (middle, high)
     return low

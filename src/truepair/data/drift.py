@@ -142,9 +142,8 @@ class _World:
 
     def _uniform(self, what: str, *shape: int, place: int = 0) -> Floats:
         """In (0, 1), by name, place and position."""
-        key = stream_key(
-            self.seed, int.from_bytes(b"drift", "big"), int.from_bytes(what.encode(), "big"), place
-        )
+        name = (int.from_bytes(text.encode(), "big") for text in ("drift", what))
+        key = stream_key(self.seed, *name, place)
         words = random_bits(key, int(np.prod(shape))) >> np.uint64(11)
         return ((words.astype(np.float64) + 0.5) / 2**53).reshape(shape)
 

@@ -90,8 +90,7 @@ def moment_of(what: str, moment: object, largest: float) -> object:
         found = datetime.fromisoformat(str(moment))
     except ValueError:
         raise InputError(
-            f"{what} = {moment!r:.60} is no time; give a date such as '2024-06-15', or a number in the unit "
-            "of the time column."
+            f"{what} = {moment!r:.60} is no time; give a date such as '2024-06-15', or a number."
         ) from None
     since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
     whole, rest = divmod(
@@ -104,8 +103,7 @@ def _clock_units(what: str, given: object, largest: float) -> float:
     """How many units of the times are a second; raise where they are not times of a clock."""
     if (per_second := units_per_second(largest)) is None:
         raise InputError(
-            f"{what} = {given!r:.60} needs times of a clock, and the times here are at most {largest:g}, too "
-            f"small for seconds since 1970; give {what} as a number in their unit, or read a column of dates."
+            f"{what} = {given!r:.60} needs dates; times are at most {largest:g}: give a number in their unit."
         )
     return per_second
 

@@ -33,10 +33,8 @@ def canonical_ids(values: Ids, what: str = "id") -> pa.Array:
     if pa.types.is_null(kind):
         return pa.nulls(len(array), pa.int64())
     if pa.types.is_integer(kind):
-        try:
-            return array.cast(pa.int64())
-        except pa.ArrowInvalid:  # above 2^63 - 1
-            return array.cast(pa.uint64())
+        found = cast_or_none(array, pa.int64())
+        return array.cast(pa.uint64()) if found is None else found  # above 2^63 - 1
     if pa.types.is_floating(kind):
         return _whole_floats(array, what)
     if is_text(kind) or kind == pa.uuid():
@@ -46,20 +44,28 @@ def canonical_ids(values: Ids, what: str = "id") -> pa.Array:
     raise InputError(f"{what} ids of type {kind} cannot be used; give integers, strings or UUIDs.")
 
 
+def cast_or_none(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """The array as one of this type; None if a value cannot be of it."""
+    try:
+        return array.cast(kind)
+    except pa.ArrowInvalid:
+        return None
+
+
 def to_arrow(values: Ids, what: str) -> pa.Array:
     """`values` (a list, a NumPy, pandas, polars or Arrow array) as one Arrow array; NaN becomes null.
 
     Categories become their values, and text becomes large_string.
     """
     if isinstance(values, pa.ChunkedArray):
-        kind = _plain_type(values.type)
+        kind = plain_type(values.type)
         return pa.chunked_array([to_arrow(chunk, what) for chunk in values.chunks], kind).combine_chunks()
     if isinstance(values, pa.DictionaryArray):
         return to_arrow(values.dictionary, what).take(values.indices)
     if isinstance(values, pa.Array):
         if values.null_count and values.type in (pa.string_view(), pa.binary_view()):
             values = _with_empty_nulls(values)
-        return values.cast(_plain_type(values.type)) if is_text(values.type) else values
+        return values.cast(plain_type(values.type)) if is_text(values.type) else values
     if isinstance(values, IdMap):
         return values.ids
     if isinstance(values, str | bytes):
@@ -142,9 +148,7 @@ class IdMap:
             unknown = _distinct(array.filter(pa.array(codes < 0)))
             shown = ", ".join(repr(x) for x in unknown.slice(0, 5).to_pylist())
             more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-            raise InputError(
-                f"unknown {what}: {shown}{more}; the {len(self)} known ids are {self._sample()}."
-            )
+            raise InputError(f"unknown {what}: {shown}{more}; the {len(self)} known are {self._sample()}.")
         return codes
 
     def find(self, values: Ids, what: str = "id") -> Codes:
@@ -218,7 +222,8 @@ def _infer(values: object) -> pa.Array:
         return pa.array(values, pa.uint64(), from_pandas=True)
 
 
-def _plain_type(kind: pa.DataType) -> pa.DataType:
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of values: not of categories, and of text large_string."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     # 32-bit offsets overflow when chunks of long text are joined, and few functions take string_view
     return pa.large_string() if is_text(kind) else kind
@@ -230,8 +235,7 @@ def _whole_floats(array: pa.Array, what: str) -> pa.Array:
         return array.cast(pa.int64())
     except pa.ArrowInvalid as error:
         raise InputError(
-            f"{what} ids are floating-point numbers that are not all whole ({error}); "
-            "give integers, strings or UUIDs, or check that the columns are not swapped."
+            f"{what} ids are numbers that are not all whole ({error}); give integers, strings or UUIDs."
         ) from error
 
 

@@ -92,21 +92,15 @@ class Interactions:
         users = _checked_codes("users", self.users, self.n_users)
         items = _checked_codes("items", self.items, self.n_items)
         if len(users) != len(items):
-            raise InputError(
-                f"{len(users)} users but {len(items)} items; give one user and one item for each row."
-            )
+            raise InputError(f"{len(users)} users but {len(items)} items; give one of each for a row.")
         key = pair_keys(users, items, self.n_items)
         order = None if (key[1:] > key[:-1]).all() else np.argsort(key, kind="stable")
         if order is not None and (repeated := int((np.diff(key[order]) == 0).sum())):
-            raise InputError(
-                f"{repeated} rows repeat a (user, item) pair; use `read_interactions`, which merges them."
-            )
+            raise InputError(f"{repeated} rows repeat a (user, item) pair; `read_interactions` merges them.")
         extra = {name: _checked_values(name, column) for name, column in self._extra_columns().items()}
         for name, column in {"users": users, "items": items, **extra}.items():
             if len(column) != len(users):
-                raise InputError(
-                    f"{name} has {len(column)} values for {len(users)} rows; give one value for each row."
-                )
+                raise InputError(f"{name} has {len(column)} values for {len(users)} rows; give one for each.")
             if name == "weight":
                 checked_weights(column)
             settle(self, **{name: _read_only(column if order is None else column[order])})
@@ -324,9 +318,7 @@ class Interactions:
         rating, kept = self._ratings("max_disliked_rating", most), self
         check_bounds(least, most)
         if not (rating > (most if least is None else np.nextafter(least, most))).any():
-            raise InputError(
-                f"no pair has a rating above {most:g}, so that nothing is a like; lower the bound."
-            )
+            raise InputError(f"no pair has a rating above {most:g}: nothing is a like; lower the bound.")
         if least is not None:
             judged = (rating <= most) | (rating >= least)
             kept = self._subset(judged, f"rating between {most:g} and {least:g}")
@@ -397,7 +389,7 @@ class Interactions:
 
     def _subset(self, keep: Mask, what: str) -> Interactions:
         if not keep.any():
-            raise InputError(f"no row is left: all {len(self):,} rows are removed ({what}); lower the bound.")
+            raise InputError(f"no row is left of {len(self):,} ({what}); lower the bound.")
         users, items = np.unique(self.users[keep]), np.unique(self.items[keep])
         step = Step(what, int((~keep).sum()), self.n_users - len(users), self.n_items - len(items))
         if not (step.rows or step.users or step.items):
@@ -461,11 +453,7 @@ def without_columns(
 
 
 def trusted_interactions(
-    users: Codes,
-    items: Codes,
-    user_ids: IdMap,
-    item_ids: IdMap,
-    **fields: object,
+    users: Codes, items: Codes, user_ids: IdMap, item_ids: IdMap, **fields: object
 ) -> Interactions:
     """Interactions of arrays that are known to be right: they are neither checked nor copied, and must not
     change. `users` and `items` may be of 32 bits. `fields` may have values of cached properties."""
@@ -480,8 +468,7 @@ def trusted_interactions(
 def lacking_items(catalogue: IdMap, missing: int, first: object) -> InputError:
     """The error of a catalogue without some items of the interactions."""
     return InputError(
-        f"the catalogue of {len(catalogue):,} items lacks {missing:,} items of the interactions, such as "
-        f"{first!r}; add them to it, or remove their rows."
+        f"the catalogue of {len(catalogue):,} items lacks {missing:,} of the interactions; add {first!r}, …"
     )
 
 
@@ -494,9 +481,7 @@ def check_bounds(min_rating: float | None, max_disliked_rating: float | None) ->
     """Raise if a rating could be both a like and a dislike."""
     most, least = max_disliked_rating, min_rating
     if most is not None and least is not None and most >= least:
-        raise InputError(
-            f"max_disliked_rating = {most:g} is not below min_rating = {least:g}; choose a lower one."
-        )
+        raise InputError(f"max_disliked_rating = {most:g} is not below min_rating = {least:g}; lower it.")
 
 
 def checked_weights(weight: Values) -> Values:
@@ -504,8 +489,7 @@ def checked_weights(weight: Values) -> Values:
     weight = _checked_values("weight", weight)
     if len(weight) and weight.min() <= 0:
         raise InputError(
-            f"{int((weight <= 0).sum()):,} weights are not above 0, the lowest is {weight.min():g}; remove "
-            "these pairs, or read without weights: weight=False."
+            f"{int((weight <= 0).sum()):,} weights are not above 0 ({weight.min():g}, …); use weight=False."
         )
     return weight
 

@@ -116,10 +116,7 @@ def _prepared(source: Source, options: ReadOptions) -> Interactions:
     for each in dataclasses.fields(options):
         value = getattr(options, each.name)
         if value is not None and each.name not in without and (each.default is None or value != each.default):
-            raise InputError(
-                f"{each.name} = {value!r:.60} has no effect on {source}, which is prepared; give it to "
-                "`prepare`."
-            )
+            raise InputError(f"{each.name} = {value!r:.60} has no effect on {source}; give it to `prepare`.")
     found = open_prepared(source)
     if isinstance(found, Split):
         parts = ", ".join(f"{source}/{name}" for name in found.parts)
@@ -161,9 +158,7 @@ def read_columns(raw: Raw, at: Mapping[str, int]) -> dict[str, pa.Array]:
     lengths = {role: len(column) for role, column in columns.items()}
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{role} {length:,}" for role, length in lengths.items())
-        raise InputError(
-            f"{raw.source}: the columns differ in length ({counts}); all columns must have the same length."
-        )
+        raise InputError(f"{raw.source}: the columns differ in length ({counts}); give one length.")
     if not lengths["user"]:
         raise InputError(f"{raw.source} has no rows; give at least one interaction.")
     return columns
@@ -200,9 +195,7 @@ def missing_error(raw: Raw, role: str, count: int, first: int, total: int) -> In
 
 def no_row_left_error(source: str, n: int, what: str) -> InputError:
     """The error where a rule removes all rows."""
-    return InputError(
-        f"{source}: no row is left, all {n:,} rows have a {what}; check that column, or lower the bound."
-    )
+    return InputError(f"{source}: no row is left, all {n:,} have a {what}; check the column or the bound.")
 
 
 def absent_rows(column: pa.Array) -> Mask:
@@ -292,9 +285,8 @@ def only_dislikes_error(source: str, n: int) -> InputError:
 def repeats_error(source: str, found: Repeats, user: object, item: object) -> InputError:
     """The error of duplicates = "error": the first pair that is repeated."""
     return InputError(
-        f"{source}: user {user!r} and item {item!r} occur in {found.rows:,} rows, and "
-        f"{found.others:,} other pairs are repeated; "
-        f"merge them: pass duplicates = one of {', '.join(map(repr, DUPLICATES[:-1]))}."
+        f"{source}: user {user!r} and item {item!r} occur in {found.rows:,} rows, and {found.others:,} other "
+        f"pairs are repeated; pass duplicates = one of {', '.join(map(repr, DUPLICATES[:-1]))}."
     )
 
 

@@ -50,10 +50,7 @@ class World:
             array.flags.writeable = False
             settle(self, **{name: array})
         if wrong := int((~self.truth[self.observed.users, self.observed.items]).sum()):
-            raise InputError(
-                f"{wrong:,} observed pairs are not positive in `truth`; set them to True there, or remove "
-                "them from `observed`."
-            )
+            raise InputError(f"{wrong:,} observed pairs are not positive in `truth`; set them to True there.")
 
     @property
     def tau(self) -> float:
@@ -232,17 +229,11 @@ _BLOCK = 1 << 20
 
 
 def _check_shares(tau: float, density: float) -> tuple[float, float]:
-    tau = check_number(
-        "tau", tau, 0, 1, open_high=True, remedy="It is the share of positives among unlabelled pairs."
-    )
-    density = check_number(
-        "density", density, 0, 1, open_low=True, open_high=True, remedy="It is the share of observed pairs."
-    )
+    tau = check_number("tau", tau, 0, 1, open_high=True, remedy="It is a share of unlabelled pairs.")
+    remedy = "It is the share of observed pairs."
+    density = check_number("density", density, 0, 1, open_low=True, open_high=True, remedy=remedy)
     if tau + density > 1:
-        raise InputError(
-            f"tau = {tau:g} and density = {density:g} add up to more than 1, so over 3/4 of all pairs "
-            "would be positive; lower one of them."
-        )
+        raise InputError(f"tau = {tau:g} and density = {density:g} add up to more than 1; lower one of them.")
     return tau, density
 
 
@@ -251,8 +242,7 @@ def _sizes(n_pairs: int, density: float, tau: float) -> tuple[int, int]:
     n_observed = round(density * n_pairs)
     if not n_observed:
         raise InputError(
-            f"density = {density:g} of {n_pairs:,} pairs rounds to no observed pair; "
-            f"raise it to {1 / n_pairs:.2g} or more, or simulate more users and items."
+            f"density = {density:g} of {n_pairs:,} pairs is no pair; raise it to {1 / n_pairs:.2g} or more."
         )
     return n_observed, n_observed + round(tau * (n_pairs - n_observed))
 

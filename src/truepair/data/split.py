@@ -34,8 +34,7 @@ class Split:
         for (a, first), (b, second) in combinations(self.parts.items(), 2):
             if shared := int(second.has(first.users, first.items).sum()):
                 raise InputError(
-                    f"{shared:,} pairs are in {a} and in {b}; a pair may be in one part only. "
-                    "Use `split_given(…, overlap='drop')` to remove such pairs."
+                    f"{shared:,} pairs are in {a} and in {b}; use `split_given(…, overlap='drop')`."
                 )
         if not len(self.train):
             sizes = ", ".join(f"{name} has {len(part):,} pairs" for name, part in self.parts.items())
@@ -127,6 +126,5 @@ def _check_same_ids(name: str, part: Interactions, train: Interactions) -> None:
         own, known = (getattr(each, f"{what}_ids") for each in (part, train))
         if own is not known and own != known:
             raise InputError(
-                f"{name} and train have different {what} ids ({len(own):,} and {len(known):,}); "
-                "use `split_given`, which merges the ids of separate parts."
+                f"{name} and train differ in {what} ids ({len(own):,}, {len(known):,}); use `split_given`."
             )

@@ -171,9 +171,7 @@ def split_given(
     holdout, seed = _check_valid(holdout, "holdout"), check_whole("seed", seed, 0, _MOST_SEED)
     check_choice("overlap", overlap, ("error", "drop"))
     if valid is not None and holdout:
-        raise InputError(
-            f"holdout = {holdout} makes a validation part, but `valid` is given too; pass one of them."
-        )
+        raise InputError(f"holdout = {holdout} makes a validation part, and `valid` is given; pass one.")
     parts = _with_common_ids({"train": train, "test": test} | ({} if valid is None else {"valid": valid}))
     _check_some_users_shared(parts["train"], parts["test"])
     parts, remarks = _without_overlap(parts, overlap)
@@ -324,10 +322,7 @@ def _since(time: Values, at: Any) -> Mask:
 
 def _times(interactions: Interactions, who: str) -> Values:
     if interactions.time is None:
-        raise InputError(
-            f"{who} needs the time of each pair, but there is no time column; read one with time=…, or pass "
-            "chronological=True if the rows are in order of time."
-        )
+        raise InputError(f"{who} needs the time of each pair; read time=…, or pass chronological=True.")
     return interactions.time
 
 
@@ -336,8 +331,7 @@ def clock_times(interactions: Interactions, who: str) -> Values:
     time = _times(interactions, who)
     if interactions.time_kind == "order":
         raise InputError(
-            f"{who} compares the times of different users, but here a time is a position in a user's own "
-            "history; hold out the last pairs of each user instead, or read a time column."
+            f"{who} compares the times of different users, not places in histories; read a time column."
         )
     return time
 
@@ -404,8 +398,7 @@ def _check_some_users_shared(train: Interactions, test: Interactions) -> None:
     if len(train) and len(test) and not shared.any():
         train_users, test_users = (_examples(part) for part in (train, test))
         raise InputError(
-            f"no user of test ({test_users}) occurs in train ({train_users}); use the same ids in both. "
-            "Check that both files were read with the same user column and the same numbering."
+            f"no user of test ({test_users}) is in train ({train_users}); use the same ids in both."
         )
 
 

@@ -6,6 +6,7 @@ All is counted from the shapes of the tensors; docs/scale.md has the formulas. N
 from __future__ import annotations
 
 import math
+from bisect import bisect
 from collections.abc import Callable
 from functools import cache
 from statistics import NormalDist
@@ -119,16 +120,11 @@ class TrainingSize(NamedTuple):
         `beside` gives the bytes that each of so many ranks needs beside those counted here.
         """
 
-        def needed(ranks: int) -> int:
-            return self.rank_bytes(ranks) + beside(ranks)
+        def fits(ranks: int) -> bool:
+            return self.rank_bytes(ranks) + beside(ranks) <= room
 
-        low, high = 1, min(_MOST_RANKS, self.n_users, self.n_items)
-        if needed(high) > room:
-            return None
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if needed(middle) <= room else (middle + 1, high)
-        return low
+        most = min(_MOST_RANKS, self.n_users, self.n_items)
+        return 1 + bisect(range(1, most), False, key=fits) if fits(most) else None
 
     # --- a step of one rank ------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ class Estimate(NamedTuple):
 def estimate(size: TrainingSize, ranks: int, device: Device, link: float | None = None) -> Estimate:
     """The cost of an epoch on so many ranks; `link` is what a rank sends in a second, in bytes."""
     steps = size.steps
-    alone = ranks == 1 and _leaves_rows(size, device)
+    alone = ranks == 1 and size.leaves_rows and device.is_gpu
     recorded = ranks == 1 and device.is_gpu and not alone and not size.is_drawn  # steps are replayed
     start = device.recorded_step if recorded else device.launched_step
     pairs = size.n_pairs / ranks * device.pair
@@ -60,11 +60,6 @@ def estimate(size: TrainingSize, ranks: int, device: Device, link: float | None 
     )
 
 
-def _leaves_rows(size: TrainingSize, device: Device) -> bool:
-    """Whether one process on a GPU leaves rows of users alone that a step does not use."""
-    return size.leaves_rows and device.is_gpu
-
-
 class Plan(NamedTuple):
     """The estimates by rising numbers of ranks, and the recommended one; None if none fits."""
 
@@ -83,7 +78,7 @@ class Plan(NamedTuple):
             found.append(f"{ranks} GPUs")
         for state in PLACES[PLACES.index(self.size.state) + 1 :]:
             changed = estimate(self.size._replace(state=state), 1, self.device)
-            if _leaves_rows(self.size, self.device) and changed.fits:
+            if self.size.leaves_rows and self.device.is_gpu and changed.fits:
                 found.append(
                     f"one GPU with optimizer_state = {state!r} ({changed.device_bytes / 1e9:,.1f} GB)"
                 )

@@ -14,14 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truepair.distributed.worker import (
-    ROWS,
-    checked_arguments,
-    cluster_module,
-    fitted,
-    train,
-    worker_errors,
-)
+from truepair.distributed import worker
 from truepair.storage.types import Table
 
 if TYPE_CHECKING:
@@ -50,18 +43,18 @@ def fit(
     started again up to `restarts` times, and go on from the checkpoint beside `output`. `scaling_config` and
     `run_config` are Ray's own; the first replaces `workers` and `use_gpu`, the second `restarts`.
     """
-    config = checked_arguments(source, output, workers, use_gpu, options)
+    config = worker.checked_arguments(source, output, workers, use_gpu, options)
     api, torch_api = _ray("ray.train"), _ray("ray.train.torch")
     if scaling_config is None:
         scaling_config = api.ScalingConfig(num_workers=workers, use_gpu=use_gpu)
     if run_config is None:
         run_config = api.RunConfig(failure_config=api.FailureConfig(max_failures=restarts))
     trainer = torch_api.TorchTrainer(
-        train, train_loop_config=config, scaling_config=scaling_config, run_config=run_config
+        worker.train, train_loop_config=config, scaling_config=scaling_config, run_config=run_config
     )
-    with worker_errors("Ray"):
+    with worker.worker_errors("Ray"):
         trainer.fit()
-    return fitted(output)
+    return worker.fitted(output)
 
 
 def write_prepared(dataset: Table, folder: str | Path, **options: Any) -> Interactions | Split:
@@ -75,7 +68,7 @@ def write_prepared(dataset: Table, folder: str | Path, **options: Any) -> Intera
     names = dataset.columns() or []
 
     def batches(at: Sequence[int]) -> Iterator[Sequence[pa.Array]]:
-        for table in dataset.iter_batches(batch_size=ROWS, batch_format="pyarrow"):
+        for table in dataset.iter_batches(batch_size=worker.ROWS, batch_format="pyarrow"):
             for batch in table.to_batches():
                 yield [batch[names[each]] for each in at]
 
@@ -98,4 +91,4 @@ def _preserved_order(*contexts: Any) -> Iterator[None]:
             each.preserve_order = value
 
 
-_ray = partial(cluster_module, "Ray")
+_ray = partial(worker.cluster_module, "Ray")

@@ -14,14 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from truepair.distributed.worker import (
-    ROWS,
-    checked_arguments,
-    cluster_module,
-    fitted,
-    train_or_say,
-    worker_errors,
-)
+from truepair.distributed import worker
 from truepair.errors import TrainingError
 from truepair.storage.types import Table
 
@@ -49,15 +42,15 @@ def fit(
     a task fails, the same call goes on from the checkpoint beside `output`. `local_mode` starts the workers
     on the driver's machine.
     """
-    config = checked_arguments(source, output, workers, use_gpu, options)
+    config = worker.checked_arguments(source, output, workers, use_gpu, options)
     distributor = _spark("pyspark.ml.torch.distributor").TorchDistributor(
         num_processes=workers, local_mode=local_mode, use_gpu=use_gpu
     )
-    with worker_errors("Spark"):
-        problem = distributor.run(train_or_say, config)
+    with worker.worker_errors("Spark"):
+        problem = distributor.run(worker.train_or_say, config)
     if problem:
         raise TrainingError(f"a worker of Spark failed: {problem}")
-    return fitted(output)
+    return worker.fitted(output)
 
 
 def write_prepared(table: Table, folder: str | Path, **options: Any) -> Interactions | Split:
@@ -98,7 +91,7 @@ def _columns(folder: Path) -> Iterator[Sequence[pa.Array]]:
     for path in sorted(folder.glob("part-*.parquet"), key=_partition):
         # Spark writes times in 96 bits, of which Arrow would make nanoseconds, until the year 2262
         with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
-            for batch in file.iter_batches(ROWS):
+            for batch in file.iter_batches(worker.ROWS):
                 yield batch.columns
 
 
@@ -107,4 +100,4 @@ def _partition(path: Path) -> tuple[int, str]:
     return int(path.name.split("-")[1]), path.name
 
 
-_spark = partial(cluster_module, "Spark")
+_spark = partial(worker.cluster_module, "Spark")

@@ -80,9 +80,8 @@ def checked_arguments(
     """What each rank is given: the arguments of the command; an error for what no cluster can start."""
     check_whole("workers", workers, 1)
     if not Path(output).expanduser().parent.is_dir():
-        raise InputError(
-            f"{Path(output).parent} is no folder; the model's folder must exist on all machines: make it."
-        )
+        folder = Path(output).parent
+        raise InputError(f"{folder} is no folder; the model's folder must exist on all machines: make it.")
     if not Path(source).expanduser().exists():
         raise InputError(f"there is no {source}; give a prepared folder or file that all machines can read.")
     return {"arguments": arguments_of(Path(source).absolute(), Path(output).absolute(), use_gpu, options)}

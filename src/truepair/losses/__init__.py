@@ -91,13 +91,9 @@ def register_loss(name: str, kind: type[Loss]) -> None:
     if bare := [f.name for f in fields if (f.default, f.default_factory) == absent]:
         raise InputError(f"{kind.__name__} has fields without a default: {', '.join(bare)}; give them one.")
     if "kind" in (names := [f.name for f in fields]):
-        raise InputError(
-            f"{kind.__name__} has a field `kind`, which in files is the name of the loss; rename it."
-        )
+        raise InputError(f"{kind.__name__} has a field `kind`, the name of the loss in files; rename it.")
     if kind.uses_prior and "tau" not in names:
-        raise InputError(
-            f"{kind.__name__} has uses_prior = True but no field tau; add one, such as tau = 0.1."
-        )
+        raise InputError(f"{kind.__name__} has uses_prior = True but no field tau; add tau = 0.1, say.")
     try:
         kind()
     except Exception as error:  # from code of the caller, so of any type

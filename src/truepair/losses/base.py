@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 import torch
 from torch import Tensor
 
-from truepair.errors import InputError, check_choice, check_number, settle
+from truepair.errors import InputError, check_choice, check_number, check_whole, settle
 
 # (users [B], columns [C] or None for all items) -> log of the items' weights, [B, C], in memory of its own
 ItemWeights = Callable[[Tensor, Tensor | None], Tensor]
@@ -71,17 +71,13 @@ _Default = TypeVar("_Default")
 
 
 class Parameter(NamedTuple):
-    """What is known about a field of a loss besides its type and default."""
+    """What is known about a field of a loss, or of settings, besides its type and default."""
 
     check: Callable[[str, Any], object]  # (name, value) -> the checked value, or an error
     search: Search | None = None  # what a tuner searches, as in a TOML file; None: nothing
     is_number: bool = False  # whether kernels get it
     inverse: bool = False  # whether kernels get 1 / value, under the name inverse_NAME
     full_only: bool = False  # whether engines that sample items have nothing but its default
-
-    def kernel_name(self, name: str) -> str:
-        """The name under which kernels know a field of this name."""
-        return f"inverse_{name}" if self.inverse else name
 
 
 def number(
@@ -100,6 +96,11 @@ def number(
     return _field(default, Parameter(check, search, True, inverse, full_only))
 
 
+def whole(default: int, low: int, high: int | None = None, *, symbol: str = "") -> int:
+    """A field that is a whole number within bounds; errors name it with its `symbol` in formulas."""
+    return _field(default, Parameter(lambda name, value: check_whole(name + symbol, value, low, high)))
+
+
 def choice(default: _Word, *others: _Word, search: bool = False) -> _Word:
     """A field that is one of these words."""
     words = [default, *others]
@@ -116,10 +117,16 @@ def temperature_field() -> float:
     return number(1.0, 0, open_low=True, inverse=True, search={"low": 0.05, "high": 2.0, "log": True})
 
 
-def parameters_of(kind: type[Loss]) -> dict[str, Parameter]:
+def parameters_of(kind: type) -> dict[str, Parameter]:
     """The declared parameters of a loss, by the names of its fields."""
-    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    fields = dataclasses.fields(kind)
     return {f.name: f.metadata["parameter"] for f in fields if "parameter" in f.metadata}
+
+
+def check_parameters(value: object) -> None:
+    """Check the declared parameters of a frozen dataclass; for use in its `__post_init__` only."""
+    for name, parameter in parameters_of(type(value)).items():
+        settle(value, **{name: parameter.check(name, getattr(value, name))})
 
 
 # --- the base class ------------------------------------------------------------------------------------
@@ -142,9 +149,7 @@ class Loss(ABC):
 
     def __post_init__(self) -> None:
         """Check the declared parameters."""
-        for f in dataclasses.fields(self):  # type: ignore[arg-type]
-            if parameter := f.metadata.get("parameter"):
-                settle(self, **{f.name: parameter.check(f.name, getattr(self, f.name))})
+        check_parameters(self)
 
     def __call__(
         self, pos: Tensor, extra: Tensor | None, unlabelled: Tensor, users: Tensor | None = None

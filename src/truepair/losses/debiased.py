@@ -87,13 +87,13 @@ class Debiased(Loss):
                 "give a number or call .with_prior(interactions.density)."
             )
         tau = self._tau_tensor.to(scores.device)  # float64: 1 − τ must not round to 0
-        if tau.ndim == 0:
-            return tau.log().to(scores.dtype), torch.log1p(-tau).to(scores.dtype)
-        if users is None:
-            raise InputError("tau is one number per user; pass users=, the user code of each row.")
-        if len(users) and (int(users.max()) >= len(tau) or int(users.min()) < 0):
-            raise InputError(f"tau has {len(tau)} users, but a row is of user {int(users.max())}.")
-        return tau[users].log().to(scores.dtype), torch.log1p(-tau[users]).to(scores.dtype)
+        if tau.ndim:
+            if users is None:
+                raise InputError("tau is one number per user; pass users=, the user code of each row.")
+            if len(users) and (int(users.max()) >= len(tau) or int(users.min()) < 0):
+                raise InputError(f"tau has {len(tau)} users, but a row is of user {int(users.max())}.")
+            tau = tau[users]
+        return tau.log().to(scores.dtype), torch.log1p(-tau).to(scores.dtype)
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class DPLHalf(DPL):
         super().__post_init__()
         if self.margin:
             raise InputError(
-                f"margin = {self.margin:g} of DPLHalf: ½ is the mean without a margin; give it to DPL."
+                f"margin = {self.margin:g} of DPLHalf: ½ is the mean without one; give it to DPL."
             )
 
     def _log_pp(self, pos: Tensor, extra: Tensor) -> Tensor | None:

@@ -112,9 +112,7 @@ def estimate_prior(
     """
     resamples = check_whole("resamples", resamples, 0, 100_000)
     interactions = replace(interactions.pairs_only(), disliked=None)
-    evidence = gather(
-        interactions, dim=dim, epochs=epochs, seed=seed, engine=engine, device=device, progress=progress
-    )
+    evidence = gather(interactions, dim, epochs, seed, engine, device, progress)
     cells = count_cells(evidence)
     separation = evidence.separation
     methods = {"dedpul": dedpul(cells), "bbe": bbe(cells), "density": interactions.density}
@@ -213,13 +211,9 @@ def with_estimated_prior(
         return loss, None
     found = estimate_prior(train, resamples=0, seed=seed, device="cpu", progress=progress)
     tau = _rounded(found.tau) if word == "auto" else [_rounded(own) for own in found.user_tau]
-    return loss.with_prior(tau), _prior_facts(str(word), found)
-
-
-def _prior_facts(word: str, found: PriorEstimate) -> Json:
-    numbers = {"tau": found.tau, "low": found.low, "high": found.high, "separation": found.separation}
-    facts = {name: _rounded(value) for name, value in (numbers | found.methods).items()}
-    return {"asked": word, **facts}
+    numbers = {name: getattr(found, name) for name in ("tau", "low", "high", "separation")} | found.methods
+    facts = {name: _rounded(value) for name, value in numbers.items()}
+    return loss.with_prior(tau), {"asked": word, **facts}
 
 
 def _rounded(number: float) -> float:

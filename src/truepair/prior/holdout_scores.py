@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
@@ -20,7 +21,7 @@ from truepair.errors import InputError
 from truepair.losses import BPR
 from truepair.models.encoders import MF
 from truepair.sampling import Uniform
-from truepair.training import AUTO, Job, Settings, fit
+from truepair.training import Job, Settings, fit
 
 Floats = npt.NDArray[np.float64]
 
@@ -56,14 +57,7 @@ class Evidence:
 
 
 def gather(
-    interactions: Interactions,
-    *,
-    dim: int = 16,
-    epochs: int = 30,
-    seed: int = 0,
-    engine: str = AUTO,
-    device: str = "auto",
-    progress: bool = False,
+    interactions: Interactions, dim: int, epochs: int, seed: int, engine: str, device: str, progress: bool
 ) -> Evidence:
     """Train without a fifth of the positives, then score these and the unlabelled pairs."""
     if len(interactions) < LEAST_PAIRS:
@@ -72,9 +66,7 @@ def gather(
             f"at least {LEAST_PAIRS} are needed. Set tau to a number or to 'density'."
         )
     if len(interactions) == interactions.n_users * interactions.n_items:
-        raise InputError(
-            "every user has every item: no pair is unlabelled, so there is no prior to estimate."
-        )
+        raise InputError("every user has every item: no pair is unlabelled, so there is no prior.")
     split = split_random(interactions, test=HELD_OUT, seed=seed)
     train, held_out = split.train, split.test
     settings = Settings(
@@ -85,27 +77,19 @@ def gather(
         weight_decay=0.1 / max(train.n_users, train.n_items),
         n_extra=0,
         n_unlabelled=4,
-        patience=None,
         seed=seed,
         device=device,
     )
     fitted = fit(Job(MF(dim=dim), BPR(), Uniform(), train, settings), engine=engine, progress=progress)
-    users, items = fitted.users.cpu(), fitted.items.cpu()
-    return standardise(users, items, interactions, train, held_out, seed)
+    return standardise(fitted.users, fitted.items, interactions, train, held_out, seed)
 
 
 def standardise(
-    users: torch.Tensor,
-    items: torch.Tensor,
-    known: Interactions,
-    train: Interactions,
-    held_out: Interactions,
-    seed: int,
+    users: Tensor, items: Tensor, known: Interactions, train: Interactions, held_out: Interactions, seed: int
 ) -> Evidence:
     """Scores minus their user's mean over unlabelled pairs, divided by the standard deviation."""
-    parts = list(_unlabelled(users, items, known, np.flatnonzero(train.user_counts > 0), seed))
-    of = np.concatenate([part[0] for part in parts])
-    scores = np.concatenate([part[1] for part in parts])
+    parts = _unlabelled(users, items, known, np.flatnonzero(train.user_counts > 0), seed)
+    of, scores = (np.concatenate(part) for part in zip(*parts, strict=True))
     drawn = np.bincount(of, minlength=known.n_users)
     kept = drawn[held_out.users] > 0
     who, what = held_out.users[kept], held_out.items[kept]
@@ -126,7 +110,7 @@ def standardise(
     )
 
 
-def moments(users: torch.Tensor, items: torch.Tensor, known: Interactions) -> tuple[Floats, Floats]:
+def moments(users: Tensor, items: Tensor, known: Interactions) -> tuple[Floats, Floats]:
     """The mean and the standard deviation of each user's unlabelled scores, over all of them.
 
     Over all items Σs = u·Σv and Σs² = uᵀ(Σvvᵀ)u; the known pairs are subtracted. The standard deviation of a
@@ -142,7 +126,7 @@ def moments(users: torch.Tensor, items: torch.Tensor, known: Interactions) -> tu
     return mean, np.where(spread > 1e-6, spread, 1.0)  # if all scores of a user are equal, all become 0
 
 
-def _scores(users: torch.Tensor, items: torch.Tensor, of: Codes, what: Codes) -> Floats:
+def _scores(users: Tensor, items: Tensor, of: Codes, what: Codes) -> Floats:
     parts, step = [], max(1, _NUMBERS // users.shape[1])
     for at in range(0, len(of), step):
         who, which = (torch.tensor(x[at : at + step], device=users.device) for x in (of, what))
@@ -151,7 +135,7 @@ def _scores(users: torch.Tensor, items: torch.Tensor, of: Codes, what: Codes) ->
 
 
 def _unlabelled(
-    users: torch.Tensor, items: torch.Tensor, known: Interactions, trained: Codes, seed: int
+    users: Tensor, items: Tensor, known: Interactions, trained: Codes, seed: int
 ) -> Iterator[tuple[Codes, Floats]]:
     """(users, scores) of unlabelled pairs in blocks of users: all pairs, or equally many draws per user."""
     rng = np.random.default_rng(seed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -52,12 +53,9 @@ def count_cells(evidence: Evidence) -> Cells:
     shape = int(group.max()) + 1, _CLUSTERS, len(edges) + 1
 
     def count(users: Codes, scores: Floats, weights: Floats | None) -> Floats:
-        cell = (group[users] * _CLUSTERS + cluster[users]) * shape[2] + np.searchsorted(
-            edges, scores, "right"
-        )
-        return (
-            np.bincount(cell, weights, minlength=shape[0] * shape[1] * shape[2]).reshape(shape).astype(float)
-        )
+        bins = np.searchsorted(edges, scores, "right")
+        cell = np.ravel_multi_index((group[users], cluster[users], bins), shape)
+        return np.bincount(cell, weights, minlength=math.prod(shape)).reshape(shape).astype(float)
 
     everything = np.concatenate([evidence.held_out_scores, evidence.scores])
     bins = np.searchsorted(edges, everything, "right")

@@ -25,10 +25,7 @@ _REMEDIES = {
 def as_ids(values: Ids, what: str) -> pa.Array:
     """One id or several, as an Arrow array; a mapping is an error."""
     if isinstance(values, Mapping):
-        raise InputError(
-            f"{what} ids are given as a mapping, whose keys would be taken for the ids; give a list. Only "
-            "exclude_items can be a mapping, of a user's id to a list of items."
-        )
+        raise InputError(f"{what} ids are given as a mapping; give a list. Only exclude_items can be one.")
     if isinstance(values, str | bytes | int | uuid.UUID | np.generic):
         values = [values]
     return canonical_ids(values, what)

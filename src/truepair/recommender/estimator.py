@@ -149,20 +149,14 @@ class Recommender(Parameters):
             spec = Spec.of(self.get_params(), disliked=True)
         split = split_for_fitting(source, valid, spec.validation, spec.settings.seed, spec.hold_out)
         if split.valid is None and self.patience not in ("auto", None):
-            raise InputError(f"patience = {self.patience} has no effect: {self._nothing_held_out(spec)}.")
+            remedy = "make the split with valid=0.1" if spec.validation else "set validation=0.1"
+            why = "there is no validation part; leave it out, or"
+            raise InputError(f"patience = {self.patience} has no effect: {why} {remedy}.")
         tables = FeatureTables.of(spec.encoder, split.train, item_features, user_features)
         choice = chosen_settings(spec, split, budget, checkpoint, progress, tables)
         self.model_, self.result_ = fit_split(choice.spec, split, checkpoint, progress, choice.facts, tables)
         self.output_ = table_type(split.train)
         return self
-
-    def _nothing_held_out(self, spec: Spec) -> str:
-        """Why a fit has no validation part, and the remedy."""
-        if spec.validation:
-            return "the split has no validation part; leave it out, or make the split with valid=0.1"
-        if self.validation is not None:
-            return f"validation = {self.validation:g} holds nothing out; leave it out, or set validation=0.1"
-        return "nothing is held out by default; leave it out, or add validation=0.1"
 
     def evaluate(
         self,
@@ -189,18 +183,12 @@ class Recommender(Parameters):
         if own is not None and rules is not None:
             check_alike(own, rules)
         if (split.train.user_ids, split.train.item_ids) != (model.seen.user_ids, model.seen.item_ids):
-            raise InputError(
-                "the model was fitted on other users or items; fit and evaluate on one split. After an "
-                "update, make one whose train part is model.seen_."
-            )
+            raise InputError("the model was fitted on other users or items; fit and evaluate on one split.")
         if on == "valid" and model.data == split.train.hash:
             return  # fitted on this split: the validation part is known, and nothing was learnt from it
         n_seen = 0 if target is None else int(model.seen.has(target.users, target.items).sum())
         if n_seen:
-            raise InputError(
-                f"{n_seen:,} pairs of the {on} part were in the data that the model was fitted on, so it "
-                "would be evaluated on what it has learnt; fit it on the split: fit(split)."
-            )
+            raise InputError(f"{n_seen:,} pairs of the {on} part were in the data; use fit(split).")
 
     def _fitted(self) -> Model:
         if not hasattr(self, "model_"):
@@ -233,9 +221,7 @@ class Recommender(Parameters):
         lambda self: dict(self._fitted().seen.origin.policy.reading or {}),
         doc="How its data were read: the options of `read_interactions` that say what rows mean.",
     )
-    popularity_ = property(
-        lambda self: self._fitted().popularity, doc="How many users each item had in training."
-    )
+    popularity_ = property(lambda self: self._fitted().popularity, doc="The users of each item in training.")
     history_ = property(lambda self: self._fitted().history, doc="Who has a trained row; what is popular.")
     facts_ = property(lambda self: self._fitted().facts, doc="How the model was made, as plain JSON.")
 

@@ -107,12 +107,10 @@ def _train(
     if validation is None:
         settings = dataclasses.replace(settings, patience=None)
     on_epoch = validation if spec.stop_after is None else StopAfter(spec.stop_after, validation)
-    job, facts = prepare(
-        spec.job(train, encoder=encoder, settings=settings), engine=spec.engine, progress=progress
-    )
+    run: Json = {"engine": spec.engine, "progress": progress}
+    job, facts = prepare(spec.job(train, encoder=encoder, settings=settings), **run)
     can_start = not encoder.learns_from_features  # an update would not know its features
-    run: Json = {"engine": spec.engine, "checkpoint": checkpoint, "progress": progress}
-    return fit(job, on_epoch, **run, keep_start=can_start), facts
+    return fit(job, on_epoch, **run, checkpoint=checkpoint, keep_start=can_start), facts
 
 
 class StopAfter:
@@ -148,17 +146,15 @@ def blended(scorer: Scorer, spec: Spec, train: Interactions) -> Scorer:
 def tau_of(result: FitResult) -> float | tuple[float, ...] | None:
     """The prior that was trained with."""
     tau = None if result.job is None else getattr(result.job.loss, "tau", None)
-    if tau is None or np.ndim(tau) == 0:
-        return None if tau is None else float(tau)
-    return tuple(np.asarray(tau, np.float64).tolist())
+    found: float | list[float] | None = None if tau is None else np.asarray(tau, np.float64).tolist()
+    return tuple(found) if isinstance(found, list) else found
 
 
 def _facts(spec: Spec, result: FitResult, split: Split, score: float | None) -> Json:
     """What a model file says about how the model was made."""
     scores = [record.score for record in result.history]
     curve: Json = {"loss": [record.loss for record in result.history]}
-    if scores.count(None) < len(scores):
-        curve["validation"] = scores
+    curve |= {"validation": scores} if scores.count(None) < len(scores) else {}
     return {
         "data": split.train.hash,
         **data_facts(split.train),

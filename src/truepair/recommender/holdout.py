@@ -15,13 +15,7 @@ from truepair.data.reading import read_interactions
 from truepair.data.rows.options import RULES, ReadOptions
 from truepair.data.rows.pairs import interactions_of
 from truepair.data.split import Split, disjoint_split
-from truepair.data.split_recipes import (
-    cut_log,
-    last_counts,
-    later_events,
-    later_pairs,
-    split_given,
-)
+from truepair.data.split_recipes import cut_log, last_counts, later_events, later_pairs, split_given
 from truepair.errors import InputError, check_choice, check_number, check_whole
 from truepair.spec import HOLD_OUTS
 from truepair.storage.types import Array, Json, Source
@@ -45,24 +39,20 @@ def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, 
     seed = check_whole("seed", seed, 0, 2**63 - 1)
     how = resolved(interactions, how, share)
     if how == "time" and interactions.time_kind == "order":
-        raise InputError(
-            "hold_out = 'time' compares the times of different users, but here a time is a position in one "
-            "user's history; use hold_out='last'."
-        )
+        raise InputError("hold_out = 'time' compares times of users; use 'last', as here they are positions.")
+    recipe = f"hold_out(how={how!r}, share={share}, seed={seed})"
     if how != "random" and interactions.time is not None and interactions.stored_log is not None:
-        return _hold_out_events(interactions, interactions.stored_log, how, share, seed)
+        return _hold_out_events(interactions, interactions.stored_log, how, share, recipe)
     held_out = _without_isolated(interactions, later_pairs(interactions, how, share, seed))
     if not held_out.any():
         raise _nothing_held_out(interactions, how, share)
-    recipe = f"hold_out(how={how!r}, share={share}, seed={seed})"
     nothing = interactions.take(np.zeros(len(interactions), dtype=bool))
     return disjoint_split(interactions.take(~held_out), interactions.take(held_out), nothing, recipe)
 
 
-def _hold_out_events(interactions: Interactions, log: Log, how: str, share: float, seed: int) -> Split:
+def _hold_out_events(interactions: Interactions, log: Log, how: str, share: float, recipe: str) -> Split:
     """The hold-out of a log; all events of a pair that has to stay in train are learnt from."""
     later = later_events(log, how, share)
-    recipe = f"hold_out(how={how!r}, share={share}, seed={seed})"
     train, valid = (interactions_of(log.take(rows)) for rows in (~later, later))
     isolated = (train.user_counts[valid.users] == 0) | (train.item_counts[valid.items] == 0)
     later &= ~np.isin(log.keys, valid.keys[isolated])
@@ -73,10 +63,8 @@ def _hold_out_events(interactions: Interactions, log: Log, how: str, share: floa
 
 
 def _nothing_held_out(interactions: Interactions, how: str, share: float) -> InputError:
-    return InputError(
-        f"hold_out = {how!r} with validation = {share} of {len(interactions)} pairs is none that can be "
-        "held out; use validation=0."
-    )
+    what = f"hold_out = {how!r} with validation = {share} of {len(interactions)} pairs"
+    return InputError(f"{what} is none that can be held out; use validation=0.")
 
 
 def resolved(interactions: Interactions, how: str, share: float) -> str:
@@ -95,14 +83,11 @@ def like_test(split: Split) -> str:
     This goes by the recipe of the split and the kind of times that train has, never by the test part itself.
     """
     recipe = split.recipe.partition("(")[0]
-    timed = split.train.time is not None
     if recipe in ("random", "random_per_user", "k_folds"):
         return "random"
-    if recipe == "leave_last_out" and timed:
-        return "last"
-    if recipe == "temporal" and timed and split.train.time_kind == "clock":
-        return "time"
-    return "auto"
+    if split.train.time is None or (recipe == "temporal" and split.train.time_kind == "order"):
+        return "auto"
+    return {"leave_last_out": "last", "temporal": "time"}.get(recipe, "auto")
 
 
 def cut_in_time(split: Split) -> float | None:
@@ -152,10 +137,7 @@ def opened(source: Source, options: Json | None = None) -> Interactions | Split:
     for name, value in (options or {}).items():
         if name not in ReadOptions.__dataclass_fields__:
             raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
-        raise InputError(
-            f"{name} = {value!r:.60} has no effect on data that were read already; give it to "
-            "read_interactions."
-        )
+        raise InputError(f"{name} = {value!r:.60} has no effect on data already read; use read_interactions.")
     return source
 
 
@@ -171,10 +153,8 @@ def read_alike(source: Source, known: Interactions, options: Json | None = None)
     """
     before = known.origin.policy.reading
     rules = {**(before or {}), **(options or {})}
-    if isinstance(source, Interactions):
-        found = source
-    elif is_prepared(source):
-        found = read_interactions(source, **(options or {}))
+    if isinstance(source, Interactions) or is_prepared(source):
+        found = as_interactions(source, options)
     else:
         try:
             return read_interactions(source, **rules)
@@ -184,8 +164,7 @@ def read_alike(source: Source, known: Interactions, options: Json | None = None)
             shown = ", ".join(f"{name}={value!r:.60}" for name, value in before.items())
             first = next(iter(before))
             raise InputError(
-                f"{error} This is read as the data of the fit were: {shown}. Your own options come first, as "
-                f"{first}=None."
+                f"{error} This is read as the data of the fit were: {shown}. To change it, give {first}=None."
             ) from error
     own = found.origin.policy.reading
     if own is not None and before is not None:
@@ -198,8 +177,7 @@ def check_alike(own: Mapping[str, Any], rules: Mapping[str, Any]) -> None:
     for name in [name for name in RULES if name in rules and own.get(name) != rules[name]]:
         raise InputError(
             f"these interactions were read with {name} = {own.get(name)!r}, and those of the model with "
-            f"{rules[name]!r}; read them with read_interactions(…, **model.reading_), or leave that to "
-            "the model: give it the path or the table."
+            f"{rules[name]!r}; give the path or the table, or use read_interactions(…, **model.reading_)."
         )
 
 
@@ -210,10 +188,8 @@ def joined(parts: Sequence[Interactions]) -> Interactions:
     if len(parts) == 1:
         return without_columns(first, ("rating",), history=())
     users, items = (np.concatenate([getattr(part, name) for part in parts]) for name in ("users", "items"))
-    times: list[Array] = [
-        part.time for part in parts if part.time is not None and part.time_kind == first.time_kind
-    ]
-    time = np.concatenate(times) if len(times) == len(parts) else None
+    is_timed = all(part.time is not None and part.time_kind == first.time_kind for part in parts)
+    time = np.concatenate([part.time for part in parts if part.time is not None]) if is_timed else None
     weights: list[Array] = [np.ones(len(part)) if part.weight is None else part.weight for part in parts]
     disliked = [part.disliked for part in parts if part.disliked is not None]
     liked = pair_keys(users, items, first.n_items)  # what another part has as a pair is no dislike

@@ -46,11 +46,9 @@ class ListedUsers(NamedTuple):
     def part(self, rows: Mask) -> ListedUsers:
         """Some of them."""
         places = np.flatnonzero(rows)
-        hidden = self.hidden.take(places)
+        vectors, hidden = take_rows(self.rows, places), self.hidden.take(places)
         seen = None if self.seen is None else sp.csr_array(self.seen[places])
-        return ListedUsers(
-            self.ids.take(places), take_rows(self.rows, places), self.popular[places], hidden, seen
-        )
+        return ListedUsers(self.ids.take(places), vectors, self.popular[places], hidden, seen)
 
 
 def known_users(
@@ -63,8 +61,8 @@ def known_users(
 ) -> ListedUsers:
     """Users by their codes in the model, -1 for an unknown one; `excluded`: items of some ids."""
     rows, known = np.maximum(codes, 0), model.seen
-    masks = ([known] if exclude_seen else []) + ([known.dislikes] if known.dislikes is not None else [])
-    parts = [Hidden.pairs_of(mask, codes) for mask in masks]
+    masks = [known if exclude_seen else None, known.dislikes]
+    parts = [Hidden.pairs_of(mask, codes) for mask in masks if mask is not None]
     if excluded:
         parts.append(Hidden.of([excluded.get(one, _NOTHING) for one in ids.to_pylist()]))
     hidden = Hidden.joined(parts, len(codes))
@@ -127,17 +125,13 @@ class Lister:
     def table(self, users: ListedUsers, k: int, never: Codes = _NOTHING) -> pa.Table:
         """A table of user, item, score, rank, and the columns of the explanation."""
         items, scores = self.top_k(users, k, never)
-        real = items >= 0
-        rows = np.repeat(np.arange(len(items)), real.sum(axis=1))
-        columns = {
-            "user": users.ids.take(pa.array(rows)),
-            "item": self.model.seen.item_ids.outside(items[real]),
-            "score": scores[real],
-            "rank": np.broadcast_to(np.arange(1, items.shape[1] + 1), items.shape)[real],
-        }
+        rows, ranks = np.nonzero(items >= 0)
+        codes, own = items[rows, ranks], scores[rows, ranks]
+        ids = users.ids.take(pa.array(rows)), self.model.seen.item_ids.outside(codes)
+        columns = {"user": ids[0], "item": ids[1], "score": own, "rank": ranks + 1}
         if self.explanation is not None:
             place = np.where(users.popular, -1, np.arange(len(items)))[rows]
-            columns |= self.explanation.columns(users.rows, users.seen, place, items[real], scores[real])
+            columns |= self.explanation.columns(users.rows, users.seen, place, codes, own)
         return pa.table(columns)
 
 

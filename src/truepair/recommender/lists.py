@@ -52,16 +52,12 @@ class ListOptions:
         check_number("diversify", self.diversify, 0, 1, open_high=True)
         check_choice("unknown", self.unknown, ["error", "popular", "drop"])
         check_choice("cold", self.cold, SERVING)
-        if self.explain is not False and self.explain is not True:
+        if not isinstance(self.explain, bool):
             check_whole("explain", self.explain, 1, remedy="Or give True or False.")
         if self.items is not None and self.where is None and self.quota is None:
-            raise InputError(
-                "items has no effect without where or quota; pass one of them, or leave items out."
-            )
+            raise InputError("items has no effect without where or quota; pass one, or leave items out.")
         if self.items is None and self.where is not None:
-            raise InputError(
-                "where needs a table of the items with the columns that it names; pass it as items."
-            )
+            raise InputError("where needs a table of the items with its columns; pass it as items.")
 
     @property
     def by_user(self) -> Mapping[object, Ids]:
@@ -72,26 +68,23 @@ class ListOptions:
     def is_plain(self) -> bool:
         """Whether the lists are the best of all items."""
         no_items = self.exclude_items is None or isinstance(self.exclude_items, Mapping)
-        no_filter = (
-            self.only_items is None and self.where is None and self.quota is None and self.items is None
-        )
-        return no_items and no_filter and not self.diversify and self.explain is False
+        no_filter = self.only_items is None and self.items is None  # `where` and `quota` need `items`
+        return no_items and no_filter and self.quota is None and not self.diversify and self.explain is False
 
     def lister(self, model: Model, n_users: int = 1) -> Lister:
         """The lister of a model with these options."""
         if self.is_plain:
             return model_lister(model, n_users)
         ids, seen = model.seen.item_ids, model.seen
-        allowed = np.ones(seen.n_items, dtype=bool)
+        allowed = np.full(seen.n_items, self.only_items is None)
         if self.only_items is not None:
-            allowed[:] = False
             allowed[_found(ids, self.only_items, self.unknown)] = True
         if self.exclude_items is not None and not isinstance(self.exclude_items, Mapping):
             allowed[_found(ids, self.exclude_items, self.unknown)] = False
         table = None
         if self.items is not None:
             table = ItemTable.of(self.items, ids, model.listed, self.unknown)
-            allowed &= table.has_row() if self.where is None else table.where(self.where)
+            allowed &= table.rows >= 0 if self.where is None else table.where(self.where)
         reranking = None
         if self.quota is not None or self.diversify:
             candidates = np.flatnonzero(allowed & model.listed)
@@ -149,26 +142,18 @@ def excluded_items(model: Model, items: Mapping[object, Ids], unknown: str) -> d
     if not items:
         return {}
     users = as_ids(list(items), "user")
-    values, counts = _joined(list(items.values()))
-    found = codes_of(model.seen.item_ids, values, "item", unknown)
-    parts = np.split(found, np.cumsum(counts)[:-1])
+    lists = [some if type(some) is list else as_ids(some, "item").to_pylist() for some in items.values()]
+    found = codes_of(model.seen.item_ids, list(chain.from_iterable(lists)), "item", unknown)  # all at once
+    parts = np.split(found, np.cumsum([len(some) for some in lists])[:-1])
     return {user: part[part >= 0] for user, part in zip(users.to_pylist(), parts, strict=True)}
-
-
-def _joined(lists: list[Ids]) -> tuple[pa.Array, list[int]]:
-    """The ids of all lists in one array, to be looked up at once, and the length of each list."""
-    values = [some if type(some) is list else as_ids(some, "item").to_pylist() for some in lists]
-    return as_ids(list(chain.from_iterable(values)), "item"), list(map(len, values))
 
 
 def explanation_of(model: Model, explain: bool | int) -> Explanation:
     """What names the items that contribute to recommendations, at most `explain` of them."""
-    scorer, trained = model.scorer, model.popularity > 0
-    directions = None
-    if scorer.weights is None and scorer.dim:
-        directions = distinctive(scorer.items, model.popularity)
-    most = MOST if explain is True else int(explain)
-    return Explanation(scorer, directions, trained, model.seen.item_ids, most)
+    scorer, most = model.scorer, MOST if explain is True else int(explain)
+    has_vectors = scorer.weights is None and scorer.dim
+    directions = distinctive(scorer.items, model.popularity) if has_vectors else None
+    return Explanation(scorer, directions, model.popularity > 0, model.seen.item_ids, most)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,10 +189,7 @@ class Neighbours:
 
     def _check_differences(self, what: str) -> None:
         if self.model.scorer.is_popularity:
-            raise InputError(
-                f"encoder 'popular' has no similarities of {what}; use another encoder, such as 'itemknn' or "
-                "'mf'."
-            )
+            raise InputError(f"encoder 'popular' has no similarities of {what}; use 'itemknn' or 'mf'.")
 
 
 def _trained_codes(what: str, ids: IdMap, values: Ids, trained: Mask) -> Codes:
@@ -216,10 +198,7 @@ def _trained_codes(what: str, ids: IdMap, values: Ids, trained: Mask) -> Codes:
     if not trained[codes].all():
         names = ids.outside(np.unique(codes[~trained[codes]])).to_pylist()
         shown = ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        raise InputError(
-            f"{what}s without a trained pair: {shown}; the model knows nothing about them. Ask for {what}s "
-            "that have a pair in the training data."
-        )
+        raise InputError(f"{what}s without a trained pair: {shown}; ask for {what}s of the training data.")
     return codes
 
 
@@ -246,35 +225,24 @@ def _similar(
     k, rows = min(check_whole("k", k, 1), len(among) - 1), np.arange(len(codes))
     if k == 0:  # there is no other
         k, rows = 1, rows[:0]
-    itself = Interactions(
-        np.arange(len(codes)), place[codes], IdMap.range(len(codes)), IdMap.range(len(among))
-    )
-    matrix = take_rows(matrix, among)
-    best = top_k(queries, matrix, k, rows=rows, exclude=itself)
-    return pa.table(
-        {
-            what: ids.outside(np.repeat(codes[rows], k)),
-            "similar": ids.outside(among[best.items.ravel()]),
-            "score": best.scores.ravel(),
-            "rank": np.tile(np.arange(1, k + 1), len(rows)),
-        }
-    )
+    n = len(codes)
+    itself = Interactions(np.arange(n), place[codes], IdMap.range(n), IdMap.range(len(among)))
+    best = top_k(queries, take_rows(matrix, among), k, rows=rows, exclude=itself)
+    of, similar = ids.outside(np.repeat(codes[rows], k)), ids.outside(among[best.items.ravel()])
+    rank = np.tile(np.arange(1, k + 1), len(rows))
+    return pa.table({what: of, "similar": similar, "score": best.scores.ravel(), "rank": rank})
 
 
 def vectors(model: Model, of: str) -> pa.Table:
     """A table of id and vector, whose products are the scores: listed items, or trained users."""
     scorer, is_item = model.scorer, check_choice("of", of, ["items", "users"]) == "items"
     if scorer.weights is not None or scorer.is_popularity:
-        raise InputError(
-            "this model has no vectors whose products are its scores: it is a closed form, or a blend with "
-            "one. Fit a trained encoder with blend='none'."
-        )
+        raise InputError("a closed form or a blend has no vectors that give its scores; set blend='none'.")
     codes = np.flatnonzero(model.listed if is_item else model.trained)
     rows = take_rows(scorer.columns if is_item else scorer.rows(), codes)
     assert isinstance(rows, Tensor)
     ids = model.seen.item_ids if is_item else model.seen.user_ids
-    numbers = pa.array(rows.cpu().numpy().ravel())
-    vector = pa.FixedSizeListArray.from_arrays(numbers, rows.shape[1])
+    vector = pa.FixedSizeListArray.from_arrays(pa.array(rows.cpu().numpy().ravel()), rows.shape[1])
     return pa.table({"item" if is_item else "user": ids.outside(codes), "vector": vector})
 
 
@@ -290,10 +258,5 @@ def score_pairs(model: Model, pairs: Source) -> pa.Table:
     scores = model.scorer.scores(user_codes, item_codes)
     is_cold = ~model.trained[user_codes]  # as in `recommend`
     scores[is_cold] = (model.appeal / model.appeal.sum())[item_codes[is_cold]]
-    return pa.table(
-        {
-            "user": model.seen.user_ids.outside(user_codes),
-            "item": model.seen.item_ids.outside(item_codes),
-            "score": scores,
-        }
-    )
+    ids = model.seen.user_ids.outside(user_codes), model.seen.item_ids.outside(item_codes)
+    return pa.table([*ids, scores], names=["user", "item", "score"])

@@ -41,14 +41,8 @@ from truepair.storage.types import Array, Json
 
 KIND, VERSION = "truepair model", 2
 _ERRORS = (
-    StorageError,
-    ValueError,
-    TypeError,
-    LookupError,
-    ArithmeticError,
-    AttributeError,
-    pa.ArrowException,
-)
+    StorageError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, pa.ArrowException,
+)  # fmt: skip
 
 
 class Stored(NamedTuple):
@@ -104,9 +98,8 @@ def save_model(path: str | Path, model: Model, output: str = "arrow", updatable:
         "reading": seen.origin.policy.reading,
     }  # fmt: skip
     if (found := model.item_map) is not None:
-        described["features"] = {
-            "columns": found.encoding.as_json(), "l2": found.l2, "cosine": found.cosine,
-        }  # fmt: skip
+        facts = {"columns": found.encoding.as_json(), "l2": found.l2, "cosine": found.cosine}
+        described["features"] = facts
     write_tensors(Path(path), KIND, VERSION, tensors, {"model": described, "facts": model.facts})
 
 
@@ -140,9 +133,7 @@ def _checked(tensors: Tensors, described: Json, facts: Json) -> Stored:
     popularity = stored("popularity", tensors, torch.int64, n_items)
     total = float(popularity.double().sum())
     if bool((popularity < 0).any()) or not 0 < total < 2**53:  # counts are added as 64-bit integers
-        raise InputError(
-            f"popularity adds up to {total:g} pairs; it must be counts, from 1 to 2^53 together."
-        )
+        raise InputError(f"popularity adds up to {total:g} pairs; it must be counts, 1 to 2^53 together.")
     records = _updates(facts)
     new_pairs = sum(record.get("new pairs", 0) for record in records)
     no_items = torch.zeros(n_items, dtype=torch.bool)
@@ -187,13 +178,11 @@ def _scorer(tensors: Tensors, spec: Spec, seen: Interactions) -> Scorer:
     term = stored("term", tensors, torch.float32, n) if has_term else None
     if not has_weights:
         return Scorer(users, items, term)
-    history = (
-        sparse_rows("history", tensors, (n_users, n)) if "history.starts" in tensors else seen.weighted_csr()
-    )
+    has_history = "history.starts" in tensors
+    history = sparse_rows("history", tensors, (n_users, n)) if has_history else seen.weighted_csr()
     if is_sparse:
         return Scorer(users, items, term, history, sparse_rows("weights", tensors, (n, n)))
-    weights = stored("weights", tensors, torch.float32, n, n)
-    return Scorer(users, items, term, history, by_columns(weights))
+    return Scorer(users, items, term, history, by_columns(stored("weights", tensors, torch.float32, n, n)))
 
 
 def _check_parts(tensors: Tensors, spec: Spec, wanted: list[str], optional: list[str]) -> None:
@@ -213,11 +202,8 @@ def _rows(name: str, matrix: Rows | None) -> dict[str, Tensor]:
         return {name: matrix.float()}
     rows = matrix.copy()
     rows.sum_duplicates()  # sorts each row too
-    return {
-        f"{name}.starts": torch.from_numpy(rows.indptr.astype(np.int64)),
-        f"{name}.columns": torch.from_numpy(rows.indices.astype(np.int32)),
-        f"{name}.values": torch.from_numpy(rows.data.astype(np.float32)),
-    }
+    arrays = rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.astype(np.float32)
+    return {f"{name}.{part}": torch.from_numpy(a) for part, a in zip(_SPARSE, arrays, strict=True)}
 
 
 def _same_rows(one: sp.csr_array, other: sp.csr_array) -> bool:
@@ -240,11 +226,10 @@ def _seen(tensors: Tensors, user_ids: IdMap, item_ids: IdMap) -> Interactions:
     kind = np.int32 if len(user_ids) <= 2**31 else np.int64
     users: Codes = np.repeat(np.arange(len(user_ids), dtype=kind), counts)
     codes = items.numpy()
+    own = users, codes, user_ids, item_ids
     if disliked is None and weight is None and _is_canonical(codes, starts.numpy(), len(item_ids)):
-        return trusted_interactions(
-            users, codes, user_ids, item_ids, indptr=starts.numpy(), user_counts=counts
-        )
-    return Interactions(users, codes, user_ids, item_ids, weight=weight, disliked=disliked)
+        return trusted_interactions(*own, indptr=starts.numpy(), user_counts=counts)
+    return Interactions(*own, weight=weight, disliked=disliked)
 
 
 _EVENTS = {"time": None, "weight": torch.float64, "disliked": torch.bool}
@@ -280,12 +265,9 @@ def _log(tensors: Tensors, policy: Policy, seen: Interactions) -> Log | None:
 
 def _is_canonical(items: npt.NDArray[np.int32], starts: Codes, n_items: int) -> bool:
     """Whether the items of each user are codes, distinct and rising."""
-    if not len(items):
-        return True
     rising = items[1:] > items[:-1]
-    inner = starts[(starts > 0) & (starts < len(items))]
-    rising[inner - 1] = True  # another user begins
-    return bool(rising.all()) and items.min() >= 0 and int(items.max()) < n_items
+    rising[starts[(starts > 0) & (starts < len(items))] - 1] = True  # another user begins
+    return bool(rising.all()) and bool(((items >= 0) & (items < n_items)).all())
 
 
 def _recent(tensors: Tensors, spec: Spec, n_items: int) -> Counts | None:
@@ -358,13 +340,11 @@ _STEPS = "training.steps"
 
 
 def _training(start: Start) -> dict[str, Tensor]:
-    tensors = {
-        f"training.{name}.{part}": tensor
-        for name, side in start.sides().items()
-        for part, tensor in zip(Side._fields, side, strict=True)
-        if tensor is not None
-    }
-    return {**tensors, _STEPS: torch.tensor(start.steps)}
+    tensors = {_STEPS: torch.tensor(start.steps)}
+    for name, side in start.sides().items():
+        parts = side._asdict().items()
+        tensors |= {f"training.{name}.{part}": tensor for part, tensor in parts if tensor is not None}
+    return tensors
 
 
 def _start(tensors: Tensors, spec: Spec, n_users: int, n_items: int) -> Start | None:
@@ -395,8 +375,7 @@ def _start(tensors: Tensors, spec: Spec, n_users: int, n_items: int) -> Start | 
 
 def _ids(name: str, ids: IdMap) -> dict[str, Tensor]:
     """The ids as arrays: integers, UUIDs, or the bytes of text and where they start."""
-    arrays = id_arrays(ids)
-    return {f"ids.{name}.{part}": torch.from_numpy(array) for part, array in arrays.items()}
+    return {f"ids.{name}.{part}": torch.from_numpy(array) for part, array in id_arrays(ids).items()}
 
 
 def _ids_of(name: str, tensors: Tensors, kind: str) -> IdMap:

@@ -66,11 +66,8 @@ def _closed(tensors: Tensors, n: int, has_term: bool) -> dict[str, Tensor]:
     if has_term:
         return {"term": stored("items", tensors, torch.float32, n, 1)[:, 0].contiguous()}
     found = {f"history.{part}": tensors[f"users.{part}"] for part in ("starts", "columns", "values")}
-    return found | {
-        name.replace("items", "weights", 1): tensor
-        for name, tensor in tensors.items()
-        if name == "items" or name.startswith("items.")
-    }
+    weights = [name for name in tensors if name == "items" or name.startswith("items.")]
+    return found | {name.replace("items", "weights", 1): tensors[name] for name in weights}
 
 
 def _trained(tensors: Tensors, dim: int, term: int) -> dict[str, Tensor]:
@@ -117,13 +114,12 @@ def _ids(name: str, content: Tensor) -> IdMap:
         with pa.ipc.open_stream(stream) as reader:
             table = reader.read_all()
         table.validate(full=True)
-        width = table.num_columns
     except InputError:
         raise
     except Exception as error:  # Arrow raises errors of every type on bytes that it did not write
         raise InputError(f"the ids of {name} are not a sound Arrow stream: {error}") from error
-    if width != 1:
-        raise InputError(f"the ids of {name} have {width} columns instead of one.")
+    if table.num_columns != 1:
+        raise InputError(f"the ids of {name} have {table.num_columns} columns instead of one.")
     found = table.column(0).combine_chunks()
     ids = IdMap.of(found, name)
     if not ids.ids.equals(found):

@@ -28,35 +28,21 @@ def reindexed(model: Model, user_ids: IdMap, item_ids: IdMap) -> Model:
     if history is not None:
         history = _selection(users, seen.n_users) @ history @ _selection(items, seen.n_items).T
         history.sort_indices()
-    if isinstance(weights, Tensor) and not _is_same(items, seen.n_items):
+    if isinstance(weights, Tensor) and not np.array_equal(items, np.arange(seen.n_items)):  # they are many
         weights = by_columns(placed_rows(placed_rows(weights, items).T, items).T)
+    vectors, term = placed_rows(scorer.users, users), scorer.term
+    term = None if term is None else placed_rows(term, items)
     moved = dataclasses.replace(
         model,
-        scorer=dataclasses.replace(
-            scorer,
-            users=_moved(scorer.users, users),
-            items=_moved(scorer.items, items),
-            term=None if scorer.term is None else _moved(scorer.term, items),
-            trend=None,
-            history=history,
-            weights=weights,
-        ),
+        scorer=Scorer(vectors, placed_rows(scorer.items, items), term, history, weights),
         recent=None,
         seen=seen.recoded(new_users, new_items, user_ids, item_ids),
         popularity=np.where(items >= 0, model.popularity[items], 0),
-        trained=np.where(users >= 0, model.trained[users], False),
-        added=np.where(items >= 0, model.added[items], False),
+        trained=(users >= 0) & model.trained[users],
+        added=(items >= 0) & model.added[items],
         start=None if model.start is None else model.start.take(users, items),
     )
     return moved.with_recent(None if model.recent is None else model.recent.take(items))
-
-
-def _moved(matrix: Tensor, rows: Codes) -> Tensor:
-    return matrix if _is_same(rows, len(matrix)) else placed_rows(matrix, rows)
-
-
-def _is_same(rows: Codes, n: int) -> bool:
-    return len(rows) == n and bool((rows == np.arange(n)).all())
 
 
 def _selection(rows: Codes, n: int) -> sp.csr_array:
@@ -81,14 +67,10 @@ def fold_in_users(model: Model, history: Source, unknown: str, options: Json | N
     user_ids = IdMap(new.user_ids.outside(kept))
     pairs = new.known().recoded(place, items, user_ids, item_ids)
     return dataclasses.replace(
-        model,
-        scorer=with_users(model.scorer, model.encode(pairs)),
-        seen=pairs.pairs_only(),
-        trained=np.ones(len(kept), dtype=bool),
-        start=None,
-        folded=True,
+        model, scorer=with_users(model.scorer, model.encode(pairs)), seen=pairs.pairs_only(),
+        trained=np.ones(len(kept), dtype=bool), start=None, folded=True,
         facts={**model.facts, "folded in": pairs.hash},
-    )
+    )  # fmt: skip
 
 
 def with_users(scorer: Scorer, rows: Rows) -> Scorer:

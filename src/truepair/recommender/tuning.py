@@ -76,10 +76,8 @@ def tune(
     split = split_for_fitting(data, valid, plan.validation, plan.model.seed, plan.model.hold_out)
     options: Json = {"trials": trials, "study": study, "together": together, "on_trial": on_trial}
     options |= {"on_best": on_best, "extensions": extensions, "prune": prune, "progress": progress}
-    if storage is not None:
-        return plan.run(split, storage=storage, **options)
     with tempfile.TemporaryDirectory() as folder:
-        return plan.run(split, storage=Path(folder) / "tune.journal", **options)
+        return plan.run(split, storage=storage or Path(folder) / "tune.journal", **options)
 
 
 @dataclass(frozen=True)
@@ -120,7 +118,7 @@ class SearchPlan:
         model, study = self.model, study or self.name
 
         def chosen(spec: Spec) -> Spec:
-            """With automatic settings but for blend and trend, which trials have not; kept beside the storage."""
+            """With automatic settings but for blend and trend, which trials have not; kept beside storage."""
             spec = replace(
                 spec, searched=tuple(name for name in spec.searched if name not in ("blend", "trend"))
             )
@@ -156,10 +154,7 @@ def plan_search(parameters: Flat, space: Space | None = None) -> SearchPlan:
     model = Recommender.of({name: value for name, value in fixed.items() if "." not in name})
     kind = ALL_ENCODERS.get(model.encoder) if isinstance(model.encoder, str) else model.encoder
     if getattr(kind, "learns_from_features", False):
-        raise InputError(
-            f"encoder = {model.encoder!r} cannot be searched: trials have no features. Fit it with "
-            "auto=True, which chooses its settings, or search with 'mf', and give it the settings found."
-        )
+        raise InputError(f"encoder = {model.encoder!r} cannot be searched: it needs features; use 'mf'.")
     check_choice("hold_out", model.hold_out, HOLD_OUTS)
     for name in ("hold_out", "auto"):  # of the parts of the search and of trial 0, and not of every trial
         fixed.pop(name, None)
@@ -181,17 +176,12 @@ def _check_names(fixed: list[str], space: list[str]) -> None:
     for name in [*fixed, *space]:
         if name.partition(".")[0] in ("blend", "blend_weight", "trend"):
             raise InputError(
-                f"{name} has no effect here: trials score the trained encoder without a blend and a trend. "
-                "Leave it out, and give it to `fit` together with the best parameters."
+                f"{name} has no effect here: trials score no blend and no trend. Set it for the fit."
             )
         if name == "stop_after":
             raise InputError("stop_after has no effect here: a search chooses it. Leave it out.")
-    if "auto" in space:
-        raise InputError("auto cannot be searched: it says what trial 0 is. Fix it.")
-    if "hold_out" in space:
-        raise InputError("hold_out cannot be searched: trials on different parts do not compare. Fix it.")
-    for part in [part for part in PARTS if part in space]:
-        raise InputError(
-            f"the space contains {part}, but a study has one {part}, because the other parameters depend on "
-            f"it. Run tune once for each {part}."
-        )
+    for name in space:
+        if name in ("auto", "hold_out"):  # what trial 0 is; trials on different parts do not compare
+            raise InputError(f"{name} cannot be searched: a study has one. Fix it.")
+        if name in PARTS:
+            raise InputError(f"the space contains {name}, but a study has one {name}. Run tune for each.")

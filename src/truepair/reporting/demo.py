@@ -7,52 +7,33 @@ EASE, and the epoch of the others, whose settings were fixed before; the test pa
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table as RichTable
 
 from truepair.data.datasets.loading import load, load_titles
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.data.simulation import simulate_world
-from truepair.data.split import Split, counted
+from truepair.data.split import Split
 from truepair.data.split_recipes import split_random
-from truepair.errors import DownloadError, InputError, check_choice
+from truepair.errors import DownloadError, InputError
 from truepair.evaluation import compare_all, evaluate
 from truepair.models.closed_forms import EASE
 from truepair.ranking.selection import top_k
 from truepair.recommender.estimator import Recommender
-from truepair.reporting.demo_page import (
-    DEFAULT,
-    HISTORY_SHOWN,
-    METRIC,
-    TEST,
-    TRUTH,
-    DemoData,
-    DemoResult,
-    ExampleUser,
-    ModelComparison,
-    conclusion,
-    demo_page,
-    p_value,
-)
+from truepair.reporting import demo_page
+from truepair.reporting.demo_page import DEFAULT, METRIC, DemoData, DemoResult, ExampleUser, ModelComparison
 from truepair.reporting.figures import check_plots
-from truepair.reporting.page import metric_name
 from truepair.storage.types import Json
 from truepair.training import FitResult, Settings
 from truepair.training.module_trainer import threads_for
 
-DATASETS = ("ml-100k", "simulated")
 LISTED = (DEFAULT, "EASE", "Popularity")  # the models whose lists are shown
 LIST_LENGTH = 10
-TERMINAL_METRICS = ("recall@20", "hit@20", "coverage@20")  # beside the main one
 PAIRWISE: Json = {
     "sampler": "uniform",
     "epochs": 60,
@@ -74,7 +55,6 @@ def run_demo(
     out: Path = Path("truepair-demo.html"),
     seed: int = 0,
     quiet: bool = False,
-    dataset: str = "ml-100k",
     epochs: int | None = None,
 ) -> DemoResult:
     """Compare the default model with popularity, EASE, BPR and DPL; print the results and write a report.
@@ -84,41 +64,34 @@ def run_demo(
     """
     check_plots()  # before training
     if out.is_dir():
-        raise InputError(
-            f"out = {str(out)!r} is a folder; give the path of a file, such as {str(out / 'demo.html')!r}."
-        )
-    check_choice("dataset", dataset, DATASETS)
+        raise InputError(f"out = {str(out)!r} is a folder; give a file, as {str(out / 'demo.html')!r}.")
     Settings(seed=seed, epochs=1 if epochs is None else epochs)  # for its checks, before any work
-    data = demo_data(dataset, data_dir, seed, progress=not quiet)
-    print_data(data, quiet)
+    console = Console(quiet=quiet, highlight=False)
+    data = demo_data(data_dir, seed, progress=not quiet)
+    print_data(data, console)
     models = _models(data, seed, epochs)
     with threads_for(0):  # one: as fast on data this small, and much faster on a busy machine
         fits = {name: _fitted(name, model, data, quiet) for name, model in models.items()}
     result = _evaluate(data, fits, out)
-    demo_page(result).write(out)
-    print_result(result, quiet)
+    demo_page.demo_page(result).write(out)
+    print_result(result, console)
     return result
 
 
 # --- data ----------------------------------------------------------------------------------------------
 
 
-def demo_data(dataset: str, data_dir: Path | None, seed: int, progress: bool = False) -> DemoData:
-    """MovieLens-100k, or a simulated world if that is requested or MovieLens-100k is not available."""
-    if dataset == "simulated":
-        return _simulated(seed)
+def demo_data(data_dir: Path | None, seed: int, progress: bool = False) -> DemoData:
+    """MovieLens-100k, or a simulated world if MovieLens-100k is not available."""
     try:
         interactions = load("ml-100k", data_dir, progress)
     except DownloadError as error:
-        return _simulated(seed, f"MovieLens-100k is not available, so this is a simulated world. {error}")
+        note = f"MovieLens-100k is not available, so this is a simulated world. {error}"
+        world = simulate_world(800, 600, tau=0.1, density=0.04, exposure="popularity", seed=seed)
+        titles = tuple(map(str, world.observed.item_ids.ids.to_pylist()))
+        return DemoData("a simulated world", _split(world.observed, seed), titles, world, (note,))
     titles, notes = _titles(interactions, data_dir)
     return DemoData("MovieLens 100K", _split(interactions, seed), titles, notes=notes)
-
-
-def _simulated(seed: int, *notes: str) -> DemoData:
-    world = simulate_world(800, 600, tau=0.1, density=0.04, exposure="popularity", seed=seed)
-    titles = tuple(map(str, world.observed.item_ids.ids.to_pylist()))
-    return DemoData("a simulated world", _split(world.observed, seed), titles, world, notes)
 
 
 def _split(interactions: Interactions, seed: int) -> Split:
@@ -155,32 +128,29 @@ def _models(data: DemoData, seed: int, epochs: int | None) -> dict[str, list[Rec
     }
 
 
-def _fitted(name: str, models: list[Recommender], data: DemoData, quiet: bool) -> tuple[FitResult, float]:
-    """The best fit, and the seconds of all; its scores are those of the whole model, a blend included."""
+def _fitted(name: str, models: list[Recommender], data: DemoData, quiet: bool) -> FitResult:
+    """The best fit; its scores are those of the whole model, a blend included."""
     if not quiet:
         print(f"training {name}", file=sys.stderr)
-    began = time.perf_counter()
     scores = [
         each.fit(data.split, progress=not quiet).facts_["metrics"][f"validation {METRIC}"] for each in models
     ]
-    took, score = time.perf_counter() - began, max(scores)
+    score = max(scores)
     model = models[scores.index(score)]
     users, items = model.matrices()
     blended: Json = {} if model.spec_.blend is None else {"engine": "full, blended with EASE"}
-    return replace(model.result_, users=users, items=items, score=score, **blended), took
+    return replace(model.result_, users=users, items=items, score=score, **blended)
 
 
-def _evaluate(data: DemoData, fits: Mapping[str, tuple[FitResult, float]], out: Path) -> DemoResult:
-    models = {name: result for name, (result, _) in fits.items()}
-    seconds = {name: took for name, (_, took) in fits.items()}
-    found = {TEST: {name: evaluate(model, data.split) for name, model in models.items()}}
+def _evaluate(data: DemoData, models: Mapping[str, FitResult], out: Path) -> DemoResult:
+    found = {demo_page.TEST: {name: evaluate(model, data.split) for name, model in models.items()}}
     if data.world is not None:
         hidden, observed = data.world.hidden, data.world.observed
-        found[TRUTH] = {name: evaluate(m, hidden, exclude=observed) for name, m in models.items()}
+        found[demo_page.TRUTH] = {name: evaluate(m, hidden, exclude=observed) for name, m in models.items()}
     comparisons = {
         on: ModelComparison(each, compare_all(each, METRIC, baseline=DEFAULT)) for on, each in found.items()
     }
-    return DemoResult(out, data, models, seconds, comparisons, _example(data, models))
+    return DemoResult(out, data, models, comparisons, _example(data, models))
 
 
 def _example(data: DemoData, models: Mapping[str, FitResult]) -> ExampleUser:
@@ -188,9 +158,9 @@ def _example(data: DemoData, models: Mapping[str, FitResult]) -> ExampleUser:
     train, test = data.split.train, data.split.test
     code = _median_user(train.user_counts, test.user_counts)
     id = train.user_ids.outside([code])[0].as_py()
-    held_out = test.items_of(code).tolist()
+    held_out = test.items_of(code)
     best = {
-        name: top_k(*models[name].matrices(), LIST_LENGTH, rows=[code], exclude=data.known).items[0].tolist()
+        name: top_k(*models[name].matrices(), LIST_LENGTH, rows=[code], exclude=data.known).items[0]
         for name in LISTED
     }
     return ExampleUser(
@@ -199,8 +169,7 @@ def _example(data: DemoData, models: Mapping[str, FitResult]) -> ExampleUser:
         n_held_out=len(held_out),
         lists={name: tuple(data.titles[item] for item in items) for name, items in best.items()},
         hits={
-            name: frozenset(at for at, item in enumerate(items) if item in held_out)
-            for name, items in best.items()
+            name: frozenset(np.flatnonzero(np.isin(items, held_out)).tolist()) for name, items in best.items()
         },
     )
 
@@ -220,47 +189,15 @@ def _history(known: list[Interactions], code: int) -> Codes:
 # --- terminal ------------------------------------------------------------------------------------------
 
 
-def print_data(data: DemoData, quiet: bool) -> None:
+def print_data(data: DemoData, console: Console) -> None:
     """Print the data and its notes."""
-    console = Console(quiet=quiet, highlight=False)
     for note in data.notes:
         console.print(note, style="yellow", markup=False)
     console.print(f"Data: {data.name}. {data.split}", markup=False)
 
 
-def print_result(result: DemoResult, quiet: bool) -> None:
-    """Print the comparison, the lists of one user, and the path of the report."""
-    console = Console(quiet=quiet, highlight=False)
+def print_result(result: DemoResult, console: Console) -> None:
+    """Print the comparison, and the path of the report."""
     for on, judgement in result.comparisons.items():
-        console.print()
-        console.print(_terminal_table(judgement, on))
-        console.print(conclusion(judgement, on), markup=False)
-    _print_lists(console, result.example)
+        console.print(demo_page.conclusion(judgement, on), markup=False)
     console.print(f"\nReport: {result.report.resolve()}", markup=False, soft_wrap=True)
-
-
-def _terminal_table(judgement: ModelComparison, on: str) -> RichTable:
-    p_values = {found.a: p_value(found) for found in judgement.comparisons}
-    head = ["model", f"{metric_name(METRIC)} [95% interval]", *map(metric_name, TERMINAL_METRICS)]
-    table = RichTable(*head, f"p vs {DEFAULT}", title=f"On {on}")
-    for name, found in judgement.evaluations.items():
-        low, high = found.interval(METRIC)
-        means = [f"{found.mean(metric):.4f}" for metric in TERMINAL_METRICS]
-        table.add_row(name, f"{found.mean(METRIC):.4f} [{low:.4f}, {high:.4f}]", *means, p_values.get(name))
-    return table
-
-
-def _print_lists(console: Console, user: ExampleUser) -> None:
-    shown = user.history[:HISTORY_SHOWN]
-    known = f"{user.id.capitalize()} has {counted(len(user.history), 'known item')}, {len(shown)} of them:"
-    console.print(f"\n{known} {'; '.join(shown)}", markup=False)
-    hits = ", ".join(f"{name} {len(found)}" for name, found in user.hits.items())
-    title = f"Hits (✓) among {counted(user.n_held_out, 'held-out item')}: {hits}"
-    table = RichTable("", *user.lists, title=title)
-    marked = (
-        [f"{escape(entry)}{' ✓' if at in user.hits[name] else ''}" for at, entry in enumerate(entries)]
-        for name, entries in user.lists.items()
-    )
-    for rank, row in enumerate(zip_longest(*marked), 1):
-        table.add_row(str(rank), *row)
-    console.print(table, markup=False)

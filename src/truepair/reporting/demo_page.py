@@ -12,7 +12,7 @@ from truepair.data.interactions import Interactions
 from truepair.data.simulation import World
 from truepair.data.split import Split, counted
 from truepair.evaluation import Comparison, Evaluation
-from truepair.reporting.figures import Panel, Series, draw_bars, draw_curves
+from truepair.reporting.figures import Panel, Series, draw_bars
 from truepair.reporting.page import Columns, Figure, Items, Page, Section, Table, Text, metric_name
 from truepair.storage.versions import package_version
 from truepair.training import FitResult
@@ -89,7 +89,6 @@ class DemoResult:
     report: Path
     data: DemoData
     models: Mapping[str, FitResult]  # each with its validation score
-    seconds: Mapping[str, float]  # of fitting
     comparisons: Mapping[str, ModelComparison]
     example: ExampleUser
 
@@ -128,7 +127,7 @@ def demo_page(result: DemoResult) -> Page:
         "published losses, BPR and DPL."
     )
     judged = [_comparison(on, judgement) for on, judgement in result.comparisons.items()]
-    sections = [*judged, _lists(result), _training(result), _data(result.data), _setup(result)]
+    sections = [*judged, _lists(result), _data(result.data), _setup(result)]
     return Page(f"Five recommenders on {result.data.name}", lead, sections)
 
 
@@ -199,33 +198,6 @@ def _lists(result: DemoResult) -> Section:
         "were held out. A hit is a held-out item in the list. One user is an example, not evidence."
     )
     return Section("Recommendations for one user", [Text(how), Columns([known, *lists])])
-
-
-def _training(result: DemoResult) -> Section:
-    fits = {name: model for name, model in result.models.items() if model.history}
-    losses, scores = {}, {}
-    for colour, name in enumerate(result.models):  # as in the bars
-        if (fit := fits.get(name)) is not None:
-            epochs = [record.epoch for record in fit.history]
-            losses[name] = Series(epochs, [record.loss for record in fit.history], colour=colour)
-            scored = {record.epoch: record.score for record in fit.history if record.score is not None}
-            best = list(scored).index(fit.epoch)
-            scores[name] = Series(list(scored), list(scored.values()), colour=colour, best=best)
-    validation = f"validation {metric_name(METRIC)}"
-    panels = [Panel("training loss", losses, "epoch"), Panel(validation, scores, "epoch")]
-    rows = [
-        [name, m.epoch or "–", len(m.history) or "–", f"{m.score:.4f}", f"{result.seconds[name]:.1f}"]
-        for name, m in result.models.items()
-    ]
-    head = ["", "epoch chosen", "epochs trained", validation, "seconds"]
-    caption = (
-        "A dot marks the epoch with the best validation score. The values of different losses cannot be "
-        "compared. Validation scores are lower than test scores: fewer items of each user are held out."
-    )
-    compiled = "Seconds include compilation, which a machine does once."
-    alt = "; ".join(f"{name}: best epoch {fit.epoch} of {len(fit.history)}" for name, fit in fits.items())
-    figure = Figure(draw_curves(panels), alt, caption)
-    return Section("Training", [figure, Table(head, rows, compiled)])
 
 
 def _data(data: DemoData) -> Section:

@@ -99,11 +99,6 @@ def check_plots() -> None:
         raise InputError("a report with figures needs matplotlib; install it: pip install 'truepair[plots]'")
 
 
-def draw_curves(panels: Sequence[Panel]) -> str:
-    """Lines along whole numbers, panels side by side, as SVG."""
-    return draw_panels(panels, len(panels), 3.0, _draw_curves)
-
-
 def draw_bars(panel: Panel) -> str:
     """Groups of bars at the named places: one bar a series, with its interval and its value, as SVG."""
     return draw_panels([panel], 1, 3.2, _draw_bars)
@@ -176,16 +171,6 @@ def reach(series: Series, middle: Sequence[float]) -> list[list[float]]:
     """How far the interval reaches below and above the middle."""
     below = [max(m - low, 0.0) for m, low in zip(middle, series.low, strict=True)]
     return [below, [max(high - m, 0.0) for m, high in zip(middle, series.high, strict=True)]]
-
-
-def _draw_curves(axes: Axes, panel: Panel) -> None:
-    axes.margins(x=0.02)
-    axes.locator_params(axis="x", integer=True)
-    for name, series in panel.series.items():
-        colour = COLOURS[series.colour]
-        axes.plot(series.x, series.y, color=colour, linewidth=1.8, label=name)
-        if series.best is not None:
-            axes.plot(series.x[series.best], series.y[series.best], "o", color=colour, markersize=7)
 
 
 def _draw_bars(axes: Axes, panel: Panel) -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from truepair.errors import InputError
 from truepair.storage.atomic import atomic_write
 from truepair.storage.templates import rendered
 
@@ -33,11 +32,6 @@ class Table:
     caption: str = ""
     numbers: bool = True
     kind: ClassVar = "table"
-
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.head):
-                raise InputError(f"a row has {len(row)} cells, but the head has {len(self.head)}: {row}")
 
 
 @dataclass(frozen=True)

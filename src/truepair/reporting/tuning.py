@@ -7,21 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 
-import numpy as np
-
 from truepair.data.split import counted
 from truepair.reporting.figures import Panel, Series, draw_points
 from truepair.reporting.page import Figure, Page, Section, Table, Text
-from truepair.search.domains import (
-    Choice,
-    Powers,
-    Range,
-    distribution_of,
-    domain_of,
-    extend_space,
-    place_of,
-    plain_space,
-)
+from truepair.search import domains
 from truepair.search.journal import check_optuna, quietly
 from truepair.search.running import SearchResult
 from truepair.search.trials import Trial
@@ -59,25 +48,12 @@ def importance(tuning: SearchResult) -> dict[str, float]:
     with quietly():
         study = optuna.create_study(direction="maximize")
         for trial in scored(tuning):
-            domains = {name: domain_of(tuning.space[name]) for name in _chosen(tuning, trial)}
-            places = {name: place_of(domain, trial.parameters[name]) for name, domain in domains.items()}
-            ranges = {name: distribution_of(domain) for name, domain in domains.items()}
+            chosen = {name: domains.domain_of(tuning.space[name]) for name in _chosen(tuning, trial)}
+            places = {name: domains.place_of(one, trial.parameters[name]) for name, one in chosen.items()}
+            ranges = {name: domains.distribution_of(one) for name, one in chosen.items()}
             study.add_trial(create_trial(params=places, distributions=ranges, value=trial.score))
         evaluator = PedAnovaImportanceEvaluator(target_quantile=_TOP)
         return get_param_importances(study, evaluator=evaluator)
-
-
-def tendency(tuning: SearchResult, name: str) -> float | None:
-    """Spearman's rank correlation of a numeric parameter with the score; None where it says nothing."""
-    from scipy.stats import rankdata
-
-    pairs = [(t.parameters[name], t.score) for t in scored(tuning) if name in t.parameters]
-    if isinstance(domain_of(tuning.space[name]), Choice) or len(pairs) < _ENOUGH:
-        return None
-    values, scores = (rankdata(column) for column in zip(*pairs, strict=True))
-    if np.ptp(values) == 0 or np.ptp(scores) == 0:
-        return None
-    return float(np.corrcoef(values, scores)[0, 1])
 
 
 def in_words(tuning: SearchResult, metric: str) -> str:
@@ -118,7 +94,7 @@ def cost(tuning: SearchResult) -> str:
 
 def edges(tuning: SearchResult) -> list[str]:
     """Parameters whose best value lies at an edge of a range that could be extended."""
-    return list(extend_space(tuning.space, tuning.best.parameters)[1])
+    return list(domains.extend_space(tuning.space, tuning.best.parameters)[1])
 
 
 def facts(tuning: SearchResult) -> Json:
@@ -129,7 +105,7 @@ def facts(tuning: SearchResult) -> Json:
         "importance": importance(tuning),
         "extended": list(tuning.extended),
         "at_an_edge": edges(tuning),
-        "space": plain_space(tuning.space),
+        "space": domains.plain_space(tuning.space),
         "trials": [dataclasses.asdict(trial) for trial in tuning.trials],
         "interrupted": tuning.interrupted,
     }
@@ -161,8 +137,7 @@ def page(tuning: SearchResult, metric: str, title: str) -> Page:
 
 _HOW_TO_READ = (
     "Importance: how much a parameter decides whether a trial is among the best quarter (PED-ANOVA), as a "
-    "share of all. Tendency: the rank correlation with the score; above 0, higher values are better. "
-    "Both are rough with fewer than a hundred trials. The scores are those of the validation part, which "
+    "share of all; rough with fewer than a hundred trials. Scores are those of the validation part, which "
     "selected the best of many trials, so they are too optimistic: evaluate the final model on a test part."
 )
 
@@ -170,15 +145,14 @@ _HOW_TO_READ = (
 def _parameters(tuning: SearchResult) -> Table:
     shares, rows = importance(tuning), []
     for name in sorted(tuning.space, key=lambda name: -shares.get(name, 0.0)):
-        lean, best = tendency(tuning, name), shown(tuning.best.parameters.get(name, "–"))
-        share = f"{shares[name]:.0%}" if name in shares else "–"
-        rows.append([name, share, "–" if lean is None else f"{lean:+.2f}", best, _searched(tuning, name)])
-    return Table(["", "importance", "tendency", "best", "searched"], rows)
+        best, share = tuning.best.parameters.get(name, "–"), shares.get(name)
+        rows.append([name, "–" if share is None else f"{share:.0%}", shown(best), _searched(tuning, name)])
+    return Table(["", "importance", "best", "searched"], rows)
 
 
 def _searched(tuning: SearchResult, name: str) -> str:
-    domain = domain_of(tuning.space[name])
-    if isinstance(domain, Choice):
+    domain = domains.domain_of(tuning.space[name])
+    if isinstance(domain, domains.Choice):
         return ", ".join(map(str, domain.values))
     text = f"{shown(domain.low)} to {shown(domain.high)}"
     return f"{text}, extended" if name in tuning.extended else text
@@ -191,13 +165,13 @@ def _figure(tuning: SearchResult, metric: str) -> Figure:
     over_trials = Series([t.number for t in trials], scores, best=best, line=list(accumulate(scores, max)))
     panels = [Panel("trial", {"_": over_trials}, ylabel=metric)]
     for name, entry in tuning.space.items():
-        domain = domain_of(entry)
+        domain = domains.domain_of(entry)
         those = [trial for trial in trials if name in trial.parameters]
         if those:
             x = [trial.parameters[name] for trial in those]
-            x = list(map(str, x)) if isinstance(domain, Choice) else x
+            x = list(map(str, x)) if isinstance(domain, domains.Choice) else x
             at = those.index(tuning.best) if tuning.best in those else None
-            log = isinstance(domain, Powers) or (isinstance(domain, Range) and domain.log)
+            log = isinstance(domain, domains.Powers) or (isinstance(domain, domains.Range) and domain.log)
             points = Series(x, [float(t.score or 0.0) for t in those], best=at)
             label = metric if len(panels) % 3 == 0 else ""
             panels.append(Panel(name, {"_": points}, ylabel=label, log="x" if log else ""))

@@ -135,7 +135,6 @@ class Draws:
         n: int,
         key: int,
         matrices: Matrices | None = None,
-        *,
         by_item: bool = False,
     ) -> Batch:
         """The data entries of these anchors; `key` names the random numbers (see `stream_key`).
@@ -143,28 +142,25 @@ class Draws:
         With `by_item` an entry's draws depend on its own user and item only, not on its place among others.
         """
         users, pos = self.users[anchors], self.items[anchors]
+        extra = self._extra_at(users, self._words(stream_key(key, 1), m, pos, by_item))
+        words = self._words(stream_key(key, 2), self.sampler.candidates(n), pos, by_item)
+        batch = Batch(users, pos, extra, self._unlabelled_at(users, words))
+        if self.sampler.needs_scores:
+            if matrices is None:
+                raise InputError(f"{self.sampler} chooses by score; pass matrices=(users, items).")
+            with torch.no_grad():
+                batch = batch._replace(unlabelled=self.sampler.choose(self, batch, n, matrices))
+        return self._completed(batch, key, by_item)
 
-        def words(part: int, width: int) -> Tensor:
-            rows = self.n_items if by_item else len(anchors)
-            drawn = random_words(stream_key(key, part), (rows, width), self.device)
-            return drawn[pos] if by_item else drawn
+    def _completed(self, batch: Batch, key: int, by_item: bool) -> Batch:
+        """The batch as it is; a subclass may change its columns."""
+        return batch
 
-        extra = self._extra_at(users, words(1, m))
-        unlabelled = self._unlabelled_at(users, words(2, self.sampler.candidates(n)))
-        batch = Batch(users, pos, extra, unlabelled)
-        if not self.sampler.needs_scores:
-            return batch
-        if matrices is None:
-            raise InputError(f"{self.sampler} chooses by score; pass matrices=(users, items).")
-        with torch.no_grad():
-            return batch._replace(unlabelled=self.sampler.choose(self, batch, n, matrices))
-
-    def unlabelled_items(self, users: Tensor, n: int, key: int) -> Tensor:
-        """`n` items that each user has no interaction with, by weight, with replacement. [B, N]"""
-        full = users[self.free[users] == 0]
-        if len(full):
-            raise InputError(f"user {int(full[0])} has every item; nothing unlabelled is left to draw.")
-        return self._unlabelled_at(users, random_words(key, (len(users), n), self.device))
+    def _words(self, key: int, width: int, pos: Tensor, by_item: bool) -> Tensor:
+        """A row of random numbers for each entry, by its place or by its item `pos`. [B, width]"""
+        rows = self.n_items if by_item else len(pos)
+        drawn = random_words(key, (rows, width), self.device)
+        return drawn[pos] if by_item else drawn
 
     def _extra_at(self, users: Tensor, words: Tensor) -> Tensor:
         places = self._first_positive[users][:, None] + words % self._n_positives[users][:, None]

@@ -71,10 +71,7 @@ def chosen_settings(
     settled = replace(spec, searched=(), given_rate=True)
     if not spec.searched:
         if limit is not None:
-            raise InputError(
-                f"budget = {budget!s:.60} has no effect: it limits the choice of automatic settings, and "
-                "there is nothing to choose here; leave it out, or set epochs."
-            )
+            raise InputError(f"budget = {budget!s:.60} has no effect: nothing is chosen here; leave it out.")
         return AutomaticSettings(settled, {})
     file = None if checkpoint is None else SettingsFile.of(checkpoint, spec, split, limit, tables)
     if file is not None and (before := file.read(settled)) is not None:
@@ -82,7 +79,8 @@ def chosen_settings(
     if spec.settings.optimizer_state != "device" and spec.engine in (AUTO, "full"):
         check_state(spec.job(split.train))  # an error now, and not after the search
     spec = replace(spec, metric=judging_metric(spec.metric, split.train.n_items))
-    kept, begun = ({}, None) if file is None or spec.engine == "distributed" else file.runs()
+    kept_file = None if spec.engine == "distributed" else file  # its ranks could read different ones
+    kept, begun = ({}, None) if kept_file is None else kept_file.runs()
     clock = Stopwatch(limit, sum(run.seconds for run in kept.values()))
     users = some_users(split, spec.settings.seed)
     try:
@@ -95,9 +93,9 @@ def chosen_settings(
         choice = AutomaticSettings(settled, {"automatic": {"skipped": str(error)}})
     else:
         whole = part.train if users is None else split.train
-        search = SettingsSearch(spec, part, whole, clock, progress, tables, users)
+        search = SettingsSearch(spec, part, whole, clock, progress, tables, users, kept_file)
         search.kept, search.begun = kept, begun and Point(*begun)
-        search.run(file)
+        search.run()
         choice = _choice(settled, search, part.recipe)
     if file is not None:
         file.write({"facts": choice.facts})
@@ -107,9 +105,8 @@ def chosen_settings(
 
 def _choice(settled: Spec, search: SettingsSearch, recipe: str) -> AutomaticSettings:
     """What a finished search chose, with its facts."""
-    found, trials, chosen = settled.varied(**search.chosen), [], {}
-    for name, value in search.chosen.items():
-        chosen[name] = as_json(value)
+    found, trials = settled.varied(**search.chosen), []
+    chosen = {name: as_json(value) for name, value in search.chosen.items()}
     for trial in search.trials:
         score = None if trial.score is None else round(trial.score, 6)
         outcome = {"stop_after": trial.epoch, "score": score, "seconds": round(trial.seconds, 3)}
@@ -159,10 +156,9 @@ def judging_parts(spec: Spec, split: Split, users: Codes | None = None) -> Split
     else:
         part = hold_out(split.train, how, _HELD_OUT, spec.settings.seed)
     assert part.valid is not None
-    for n, least, what in (
-        (int((part.valid.user_counts > 0).sum()), _LEAST_USERS, "users with held-out pairs"),
-        (len(part.train), _LEAST_PAIRS, "pairs to learn from"),
-    ):
+    n_judges = int(np.count_nonzero(part.valid.user_counts))
+    judges = n_judges, _LEAST_USERS, "users with held-out pairs"
+    for n, least, what in (judges, (len(part.train), _LEAST_PAIRS, "pairs to learn from")):
         if n < least:
             raise _TooLittleError(f"{n:,} {what} are too few to choose settings by; it takes {least:,}.")
     return judged_by_some(part, spec.settings.seed)

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -48,14 +48,6 @@ def regularisation_work(train: Interactions, valid: Interactions) -> float:
     return _SOLVED * n_items**3 + n_scores + ranking_work(n_users, n_items, (len(_WEIGHTS) - 1) * _LISTED)
 
 
-class TriedBlend(TypedDict):
-    """A regularisation with the best of its weights."""
-
-    l2: float
-    weight: float
-    score: float
-
-
 class BlendChoice(NamedTuple):
     """The chosen EASE and weight (None: no blend is better), and the scores that decided."""
 
@@ -65,7 +57,8 @@ class BlendChoice(NamedTuple):
     """[n, items] of the judge, with the blend if it is chosen."""
     alone: float
     blended: float
-    tried: list[TriedBlend]
+    tried: list[dict[str, float]]
+    """Regularisations: `l2`, the best `weight`, and its `score`."""
 
 
 def choose_blend(
@@ -80,7 +73,7 @@ def choose_blend(
     """
     alone = judge.per_user(own)
     best_scores = own
-    tried, scores = list[TriedBlend](), dict[float, float]()
+    tried, scores = list[dict[str, float]](), dict[float, float]()
     chosen, weight, blended, best = EASE(), 0.0, -math.inf, alone
     began = time.perf_counter()
     for l2 in _regularisations(scores):

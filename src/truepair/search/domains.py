@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from truepair.errors import InputError, check_number, check_type, check_whole, settle
@@ -20,48 +20,8 @@ EDGE = 0.05  # a range is extended if the best is this near to an edge, as a sha
 _KEYS = ("low", "high", "log", "powers", "least", "most", "values", "when")
 
 
-class _Numbers:
-    """Numbers from `low` to `high`, in a scale of their own that is searched evenly."""
-
-    low: float
-    high: float
-    least: float | None
-    most: float | None
-    step: ClassVar[float | None] = None  # of an extension, in that scale; None: half the width
-
-    def scaled(self, value: float) -> float:
-        """A value in the scale that is searched."""
-        raise NotImplementedError
-
-    def unscaled(self, place: float) -> float:
-        """The value at a place of that scale."""
-        raise NotImplementedError
-
-    def middle(self) -> float:
-        """The middle, in the scale that is searched."""
-        return self.unscaled((self.scaled(self.low) + self.scaled(self.high)) / 2)
-
-    def extended(self, value: float) -> Self:
-        """With a step more at the edge that `value` lies at; the same where it lies at none."""
-        low, high, at = self.scaled(self.low), self.scaled(self.high), self.scaled(value)
-        width, changes = high - low, dict[str, float]()
-        step = width / 2 if self.step is None else self.step
-        if at - low <= EDGE * width:
-            least = 0 if self.least is None and self.low >= 0 else self.least
-            changes["low"] = max(self.unscaled(low - step), -math.inf if least is None else least)
-        if high - at <= EDGE * width:
-            changes["high"] = min(self.unscaled(high + step), math.inf if self.most is None else self.most)
-        return replace(self, **changes)  # type: ignore[type-var]
-
-    def _check_bounds(self) -> None:
-        if self.least is not None:
-            check_number("least", self.least, high=self.low)
-        if self.most is not None:
-            check_number("most", self.most, low=self.high)
-
-
 @dataclass(frozen=True)
-class Range(_Numbers):
+class Range:
     """Numbers from `low` to `high`, searched evenly, or evenly in their logarithm.
 
     `least` and `most` are bounds that an extended range does not pass; where `low` is not below 0 and no
@@ -73,11 +33,15 @@ class Range(_Numbers):
     log: bool = False
     least: float | None = None
     most: float | None = None
+    step: ClassVar[float | None] = None  # of an extension, in the scale of `scaled`; None: half the width
 
     def __post_init__(self) -> None:
         low = check_number("low", self.low, 0 if self.log else -math.inf, open_low=self.log)
         settle(self, low=low, high=check_number("high", self.high, low, open_low=True))
-        self._check_bounds()
+        if self.least is not None:
+            check_number("least", self.least, high=self.low)
+        if self.most is not None:
+            check_number("most", self.most, low=self.high)
 
     def scaled(self, value: float) -> float:
         """A value in the scale that is searched."""
@@ -91,24 +55,43 @@ class Range(_Numbers):
         """Whether it is a number in the range."""
         return is_number(value) and self.low <= value <= self.high  # type: ignore[operator]
 
+    def middle(self) -> float:
+        """The middle, in the scale that is searched."""
+        return self.unscaled((self.scaled(self.low) + self.scaled(self.high)) / 2)
+
+    def extended(self, value: float) -> Self:
+        """With a step more at the edge that `value` lies at; the same where it lies at none."""
+        low, high, at = self.scaled(self.low), self.scaled(self.high), self.scaled(value)
+        width, changes = high - low, dict[str, Any]()
+        step = width / 2 if self.step is None else self.step
+        if at - low <= EDGE * width:
+            least = 0 if self.least is None and self.low >= 0 else self.least
+            changes["low"] = max(self.unscaled(low - step), -math.inf if least is None else least)
+        if high - at <= EDGE * width:
+            changes["high"] = min(self.unscaled(high + step), math.inf if self.most is None else self.most)
+        return replace(self, **changes)
+
 
 @dataclass(frozen=True)
-class Powers(_Numbers):
+class Powers(Range):
     """Powers of two from `low` to `high`, searched evenly in the exponent; bounds as in `Range`."""
 
     low: int
     high: int
+    log: bool = field(default=False, init=False, repr=False)  # the scale is the exponent
     least: int | None = None
     most: int | None = None
     step: ClassVar[float] = 1
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
+        for name in ("low", "high", "least", "most"):
+            value = getattr(self, name)
             if value is not None and (whole := check_whole(name, value, 1)) & (whole - 1):
                 nearest = 1 << round(math.log2(whole))
                 raise InputError(f"{name} = {whole} is no power of two; the nearest is {nearest}.")
-        check_number("high", self.high, self.low, open_low=True)
-        self._check_bounds()
+        low, high = self.low, self.high
+        super().__post_init__()
+        settle(self, low=low, high=high)  # whole numbers
 
     def scaled(self, value: float) -> int:
         """The exponent."""
@@ -151,7 +134,7 @@ class Choice:
         return self
 
 
-Domain = Range | Powers | Choice
+Domain = Range | Choice
 
 
 @dataclass(frozen=True)
@@ -163,10 +146,10 @@ class When:
     domain: Domain
 
     def __post_init__(self) -> None:
-        check_type("domain", self.domain, (Range, Powers, Choice), "give a Range, Powers or Choice")
+        check_type("domain", self.domain, (Range, Choice), "give a Range, Powers or Choice")
 
 
-Space = Mapping[str, Range | Powers | Choice | When]
+Space = Mapping[str, Domain | When]
 
 
 def domain_of(entry: Domain | When) -> Domain:
@@ -224,9 +207,8 @@ def _plain(entry: Domain | When) -> Json:
     if isinstance(entry, Choice):
         return {"values": list(entry.values)}
     kind = {"powers": True} if isinstance(entry, Powers) else {"log": entry.log}
-    bounds = {"least": entry.least, "most": entry.most}
-    given = {name: value for name, value in bounds.items() if value is not None}
-    return {"low": entry.low, "high": entry.high, **kind, **given}
+    bounds = {"low": entry.low, "high": entry.high, **kind, "least": entry.least, "most": entry.most}
+    return {name: value for name, value in bounds.items() if value is not None}
 
 
 def _read(name: str, plain: object) -> Domain | When:
@@ -243,10 +225,9 @@ def _read(name: str, plain: object) -> Domain | When:
         return When(parameter, value, domain_of(_read(name, fields)))
     try:
         if "values" in fields:
-            values = fields["values"]
-            if not isinstance(values, str | list | tuple):
+            values = [fields["values"]] if isinstance(fields["values"], str) else fields["values"]
+            if not isinstance(values, list | tuple):
                 raise InputError(f"values = {values!r} is no list; write [{values!r}].")
-            values = [values] if isinstance(values, str) else values
             return Choice([None if value == "none" else value for value in values])
         return Powers(**fields) if fields.pop("powers", False) else Range(**fields)
     except (TypeError, InputError) as error:

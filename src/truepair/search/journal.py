@@ -70,17 +70,6 @@ def locked(journal: Path) -> Iterator[None]:
         yield
 
 
-class NoLock:
-    """The lock that Optuna asks for: everything that it writes is written within `locked`."""
-
-    def acquire(self) -> bool:
-        """Nothing to wait for."""
-        return True
-
-    def release(self) -> None:
-        """Nothing to release."""
-
-
 def check_journal(journal: Path) -> None:
     """Raise if the file exists and is no journal of trials; it is only read."""
     try:

@@ -95,7 +95,7 @@ def climb(
 
 
 def _best(points: Sequence[Point], scores: Mapping[Point, float]) -> Point:
-    return max([point for point in points if point in scores], key=scores.__getitem__)
+    return max(points, key=lambda point: scores.get(point, -math.inf))
 
 
 def _around(point: Point, wanted: Collection[str], scores: Mapping[Point, float]) -> list[Point]:
@@ -115,12 +115,11 @@ def _around(point: Point, wanted: Collection[str], scores: Mapping[Point, float]
         if low is not None and high is not None:
             steps = [_STEP if high >= low else -_STEP]
         found += [point._replace(place=point.place + step) for step in steps]
-    return [
-        each
-        for each in found
-        if _PLACES[0] <= each.place <= _PLACES[1] and 0 <= each.popularity <= _MOST_POPULARITY
-        and each not in scores
-    ]  # fmt: skip
+    allowed, places = list[Point](), range(_PLACES[0], _PLACES[1] + 1)
+    for each in found:
+        if each.place in places and 0 <= each.popularity <= _MOST_POPULARITY and each not in scores:
+            allowed.append(each)
+    return allowed
 
 
 _RATE, _EPOCHS = 0.01, 40  # of the full run
@@ -191,10 +190,8 @@ def largest_dim(device: torch.device, n_users: int, n_items: int) -> int:
     else:
         n_scores = n_users * n_items
         most, limit = 256 if n_scores <= 1e8 else 128 if n_scores <= 1e10 else 64, _MOST_BYTES
-    for dim in _DIMS:
-        if dim <= most and _BYTES * dim * (n_users + n_items) <= limit:
-            return dim
-    return _DIMS[-1]
+    most = min(most, int(limit / (_BYTES * (n_users + n_items))))
+    return next((dim for dim in _DIMS if dim <= most), _DIMS[-1])
 
 
 class SettingsSearch:
@@ -205,6 +202,7 @@ class SettingsSearch:
     chosen  fields of the encoder, of the settings and of the spec
     blend, trend
             facts about their choice, if there was one
+    file    keeps its short runs, and the checkpoint of the full one
     """
 
     def __init__(
@@ -216,10 +214,11 @@ class SettingsSearch:
         progress: bool = False,
         tables: FeatureTables = NO_TABLES,
         users: Codes | None = None,
+        file: SettingsFile | None = None,
     ) -> None:
         assert part.valid is not None
         self.train, self.valid, self.clock, self.progress = part.train, part.valid, clock, progress
-        self.tables, self.users = tables, users
+        self.tables, self.users, self.file = tables, users, file
         self.judge = Validation(self.valid, self.train, spec.metric)
         self.n_judged = int((self.valid.user_counts > 0).sum())
         self.spec = spec if users is None else _of_sample(spec, self.train, whole.n_users)
@@ -247,18 +246,15 @@ class SettingsSearch:
         self.most_runs = 0  # once it is known
         self.epoch_seconds: list[float] = []  # the shortest epoch of each short run
         self.scores: dict[Point, float] = {}
-        self.kept: dict[
-            tuple[object, ...], Trial
-        ] = {}  # short runs; those of an interrupted search are not run again
+        # short runs; those of an interrupted search are not run again
+        self.kept: dict[tuple[object, ...], Trial] = {}
 
     # --- the plan --------------------------------------------------------------------------------------
 
-    def run(self, file: SettingsFile | None = None) -> None:
-        """Run the plan; the file keeps its short runs, and the checkpoint of the full one."""
+    def run(self) -> None:
+        """Run the plan."""
         if not self.wanted:
             return
-        if self.spec.engine != "distributed":  # its ranks could read different ones
-            self.file = file
         point = self._short()
         if self.clock.limit is not None:
             point = self._timed(point, self.clock.limit)
@@ -270,22 +266,33 @@ class SettingsSearch:
             self.most_runs = len(self.trials) + max(most, 3) + 1
             point = climb(point, self.wanted, most, self._try_points, self.scores, self.clock.is_late)
         full = self.begun or self._full(point)
-        if self.file is not None and self.clock.limit is not None and full is not None:
+        if self.clock.limit is not None and full is not None:
             self._keep(full)  # the clock would choose another one
         if full is None:  # no time for a run that judges
             self.chosen = self._values(self._in_time(self._best()))
         elif not {"epochs", "blend", "trend"} & set(self.wanted):  # nothing is left to judge
             self.chosen = self._values(Trial(0, self._parameters(full), None, full.epochs, "complete"))
         else:
-            fitted = self._full_run(full)
-            last, best = self.trials[-1], self._best()
-            if isinstance(fitted, FitResult) and not (best.score or 0) > _CLEARLY * (last.score or 0):
-                self.chosen = self._values(last)
-                self._choose_additions(fitted, last)
-            else:
+            fitted, last, best = self._full_run(full), self.trials[-1], self._best()
+            if isinstance(fitted, TrainingError) or (best.score or 0) > _CLEARLY * (last.score or 0):
                 self.chosen = self._values(best)
                 if "blend" in self.wanted:
                     self.blend = {"skipped": "a short run is better than the full one"}
+                if "trend" in self.wanted:
+                    (again,) = fit_many([self._job(self._point(best))], self.judge, engine=self.spec.engine)
+                    if isinstance(again, FitResult):
+                        self._choose_trend(*self._judged(again))
+            else:
+                self.chosen = self._values(last)
+                judge, scores = self._judged(fitted)
+                if "blend" in self.wanted:
+                    scores = self._choose_blend(judge, scores, last)
+                if "trend" in self.wanted:
+                    self._choose_trend(judge, scores)
+
+    def _point(self, trial: Trial) -> Point:
+        """What a trial was about."""
+        return Point(*next(point for point, kept in self.kept.items() if kept is trial))
 
     def _short(self) -> Point:
         """A short run with the middle of what datasets had, or with what is given."""
@@ -358,22 +365,22 @@ class SettingsSearch:
             found["stop_after"] = trial.epoch
         return found
 
-    def _choose_additions(self, fitted: FitResult, last: Trial) -> None:
-        """Add the blend with EASE and the trend to what was chosen, where they are better."""
-        metric, seed = self.judge.metric, self.spec.settings.seed
-        judge = Judge.of(self.train, self.valid, metric, seed, self.device)
-        scores = judge.trained_scores(dense("users", fitted.users), dense("items", fitted.items))
-        if "blend" in self.wanted:
-            scores = self._choose_blend(judge, scores, last)
-        if "trend" not in self.wanted or self.cut is None:
-            return
+    def _judged(self, fitted: FitResult) -> tuple[Judge, Tensor]:
+        """The judge of additions to scores, and the scores of a run."""
+        seed = self.spec.settings.seed
+        judge = Judge.of(self.train, self.valid, self.judge.metric, seed, self.device)
+        return judge, judge.trained_scores(dense("users", fitted.users), dense("items", fitted.items))
+
+    def _choose_trend(self, judge: Judge, scores: Tensor) -> None:
+        """Add the trend to what was chosen, if it is better."""
+        assert self.cut is not None
         found = choose_trend(judge, scores, self.train.log, self.cut)
         self.trend = {
             "alone": found.alone, "with trend": found.with_trend,
             "twice as popular lately": f"{found.doubled:.2g} times as likely",
         }  # fmt: skip
         no_gain = "" if found.trend else "; the gain is not larger than its error, so it is not used"
-        self._say(f"with the trend {metric} {found.alone:.4f} -> {found.with_trend:.4f}{no_gain}")
+        self._say(f"with the trend {self.judge.metric} {found.alone:.4f} -> {found.with_trend:.4f}{no_gain}")
         if found.trend is not None:
             self.chosen["trend"] = found.trend
 
@@ -381,11 +388,10 @@ class SettingsSearch:
         """Add the blend with EASE to what was chosen, if it is better; the scores with it."""
         left = self.clock.left - 1.1 * last.seconds * self._times_longer(last.parameters["dim"])
         most = int((self.most_work - self.spent) / regularisation_work(self.train, self.valid))
-        if left < 3 * _SOLVING * self.train.n_items**3:
-            self.blend = {"skipped": "the budget leaves no time for it"}
-            return own
-        if most < FEWEST_SOLVED:
-            self.blend = {"skipped": "EASE takes long beside the training"}
+        has_time = left >= 3 * _SOLVING * self.train.n_items**3
+        if not has_time or most < FEWEST_SOLVED:
+            why = "EASE takes long beside the training" if has_time else "the budget leaves no time for it"
+            self.blend = {"skipped": why}
             return own
         found = choose_blend(judge, own, self.train, last.parameters["temperature"], left, most)
         self.blend = {"alone": found.alone, "blended": found.blended, "tried": found.tried}
@@ -421,7 +427,7 @@ class SettingsSearch:
                 seconds = (self.clock.seconds - began) / len(new)
                 for point, result in zip(new, found, strict=True):
                     if isinstance(result, FitResult):
-                        self.epoch_seconds.append(min(record.seconds for record in result.history))
+                        self.epoch_seconds.append(min([record.seconds for record in result.history]))
                     self.kept[point] = self._trial(point, result, seconds)
                 self._keep()
             for point in some:
@@ -462,19 +468,16 @@ class SettingsSearch:
         self.trials.append(trial)
         self.scores[point] = -1.0 if trial.score is None else trial.score
         self.spent += self._work(point)
-        number = f"run {len(self.trials)}" + (f" of at most {self.most_runs}" if self.most_runs else "")
-        self._say(
-            f"{number}: temperature {trial.parameters['temperature']:g}, popularity {point.popularity:g}, "
-            f"dim {point.dim}, {point.epochs} epochs: "
-            f"{trial.why or f'{self.judge.metric} {trial.score:.4f}'}; {self._left()}"
-        )
+        if self.progress:
+            number = f"run {len(self.trials)}" + (f" of at most {self.most_runs}" if self.most_runs else "")
+            what = ", ".join(f"{name} {value:g}" for name, value in trial.parameters.items())
+            came = trial.why or f"{self.judge.metric} {trial.score:.4f}"
+            self._say(f"{number}: {what}: {came}; {self._left()}")
 
     def _left(self) -> str:
         """How long the search and the training that follows may take, by the counted work."""
-        longest = self.clock.left
-        if longest == math.inf:
-            work = self.most_work - self.spent + training_work(self.whole_size, self.full_dim, self.epochs)
-            longest = max(0.0, work) * self.clock.seconds / self.spent
+        work = self.most_work - self.spent + training_work(self.whole_size, self.full_dim, self.epochs)
+        longest = min(self.clock.left, max(0.0, work) * self.clock.seconds / self.spent)
         return f"done in {longest:,.0f} s at most"
 
     def _parameters(self, point: Point) -> dict[str, float]:

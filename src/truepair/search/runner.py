@@ -17,8 +17,8 @@ from truepair.recommender.fitting import solve
 from truepair.search.domains import Flat
 from truepair.search.trials import OpenTrial
 from truepair.spec import Spec
-from truepair.spec.parameters import Parameters
-from truepair.training import AUTO, EpochState, FitResult, Job, StopTraining, choose_engine, fit_many
+from truepair.spec.parameters import resolve
+from truepair.training import AUTO, EpochState, Job, StopTraining, choose_engine, fit_many
 
 
 class TrainingRunner:
@@ -35,10 +35,9 @@ class TrainingRunner:
         valid: Interactions,
         metric: str = "ndcg@20",
         engine: str = AUTO,
-        progress: bool = False,
     ) -> None:
         self.fixed = {**fixed, "metric": metric, "engine": engine}
-        self.train, self.engine, self.progress = train, engine, progress
+        self.train, self.engine = train, engine
         self.validation = Validation(valid, train, metric)
         self.identity = self.validation.identity
         self._priors: dict[tuple[str, int], float | tuple[float, ...]] = {}
@@ -48,14 +47,14 @@ class TrainingRunner:
         ready: list[tuple[OpenTrial, Job]] = []
         for trial in batch:
             try:
-                given = Parameters.of(trial.parameters).given()
-                spec = Spec.of(given, disliked=self.train.disliked is not None, unused="drop")
+                disliked = self.train.disliked is not None
+                spec = Spec.of(resolve(trial.parameters), disliked=disliked, unused="drop")
                 if spec.closed_form is not None:
                     self._solve(trial, spec.closed_form, spec.settings.torch_device())
                     continue
                 job = self._with_prior(spec.job(self.train))
                 choose_engine(job, self.engine)
-                ready.append((trial, prepare(job, engine=self.engine, progress=self.progress).job))
+                ready.append((trial, prepare(job, engine=self.engine).job))
             except TruepairError as error:
                 trial.fail(str(error))
         if ready:
@@ -64,11 +63,9 @@ class TrainingRunner:
     def _train(self, ready: Sequence[tuple[OpenTrial, Job]]) -> None:
         """Train these trials; those that train together share the seconds by those of their epochs."""
         watches, began = [_Watch(self.validation, trial) for trial, _ in ready], time.perf_counter()
-        found = fit_many([job for _, job in ready], watches, engine=self.engine, progress=self.progress)
-        took, epochs = time.perf_counter() - began, [0.0] * len(ready)
-        for place, result in enumerate(found):
-            if isinstance(result, FitResult):
-                epochs[place] = sum([record.seconds for record in result.history])
+        found = fit_many([job for _, job in ready], watches, engine=self.engine)
+        took = time.perf_counter() - began
+        epochs = [sum([each.seconds for each in getattr(result, "history", ())]) for result in found]
         for (trial, _), result, own in zip(ready, found, epochs, strict=True):
             if isinstance(result, TrainingError):
                 trial.fail(str(result))

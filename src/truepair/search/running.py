@@ -16,7 +16,6 @@ from truepair.search.domains import (
     Choice,
     Domain,
     Flat,
-    Powers,
     Range,
     Space,
     When,
@@ -153,7 +152,8 @@ class TpeSearch:
     def found(self) -> SearchResult:
         """The results of all processes so far."""
         with quietly():
-            done, space, interrupted = self.kept.trials(), self.kept.space(), self.kept.interrupted()
+            done, space = self.kept.trials(), self.kept.space()
+            interrupted = len(self.kept.frozen()) - self.kept.counted()
             names = [name for one in self.kept.extensions for name in one["names"]]
             default = next((one for one in done if one.number == self.kept.default_number()), None)
         if (best := best_of(done)) is None:
@@ -214,17 +214,15 @@ def run_search(
     try:
         for batch in search.batches():
             _run(batch, runner, kept)
-            for number in [trial.number for trial in batch]:
-                with quietly():
-                    done = kept.trials()
-                trial = next((one for one in done if one.number == number), None)
-                if trial is None:
-                    continue  # another process took this one for dead
-                best = best_of(done)
+            with quietly():
+                done = kept.trials()
+            best, own = best_of(done), [trial.number for trial in batch]
+            for trial in [
+                one for one in done if one.number in own
+            ]:  # without those that others took for dead
                 if progress:
-                    print(
-                        f"trial {number}, {len(done)} of {trials} done: {_line(trial, best)}", file=sys.stderr
-                    )
+                    count = f"trial {trial.number}, {len(done)} of {trials} done"
+                    print(f"{count}: {_line(trial, best)}", file=sys.stderr)
                 if on_trial is not None:
                     on_trial(trial)
                 if on_best is not None and trial == best:
@@ -267,15 +265,11 @@ def check_space(space: Space, fixed: Flat) -> None:
         raise InputError("the space is empty; name one parameter or more, such as learning_rate.")
     known = dict(fixed)
     for name, entry in space.items():
-        check_type(f"space[{name!r}]", entry, (Range, Powers, Choice, When), "give a Range, Powers or Choice")
+        check_type(f"space[{name!r}]", entry, (Range, Choice, When), "give a Range, Powers or Choice")
         if name in fixed:
-            raise InputError(
-                f"{name} is fixed to {fixed[name]!r} and also in the space; remove it from one of them."
-            )
+            raise InputError(f"{name} is fixed to {fixed[name]!r} and also in the space; remove it from one.")
         if isinstance(entry, When) and entry.parameter not in known:
-            raise InputError(
-                f"{name} depends on {entry.parameter}, which is neither fixed nor named before it."
-            )
+            raise InputError(f"{name} depends on {entry.parameter}, neither fixed nor named before it.")
         known[name] = None
 
 
@@ -296,9 +290,7 @@ def _meaning(space: Space, fixed: Flat, runner: Runner) -> Json:
     try:
         meaning: Json = json.loads(json.dumps(facts))
     except TypeError as error:
-        raise InputError(
-            f"fixed parameters are plain values, such as 'loss': 'dpl', 'loss.tau': 0.1; {error}."
-        ) from error
+        raise InputError(f"fixed parameters are plain values, such as 'loss': 'dpl'; {error}.") from error
     return meaning
 
 

@@ -19,6 +19,7 @@ from truepair.storage.plain_values import read_record
 from truepair.storage.types import Json
 
 _MOST_BYTES = 1 << 20
+_DAMAGED = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
 def settings_file(checkpoint: str | Path) -> Path:
@@ -42,7 +43,7 @@ class SettingsFile:
         stated = {name: as_json(value) for name, value in spec.parameters().items() if name != "epochs"}
         about: list[object] = [stated, spec.searched, split.hash, limit]
         if tables != NO_TABLES:
-            about.append(tables.digests)
+            about.append([None if features is None else features.digest for features in tables])
         key = hashlib.blake2b(json.dumps(about, sort_keys=True).encode(), digest_size=16).hexdigest()
         return SettingsFile(Path(checkpoint), key)
 
@@ -51,11 +52,8 @@ class SettingsFile:
 
         Settings of another run are an error if its checkpoint exists.
         """
-        path = settings_file(self.checkpoint)
-        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            if path.stat().st_size > _MOST_BYTES:
-                return None
-            found = json.loads(path.read_bytes())
+        with suppress(*_DAMAGED):
+            found = self._content()
             facts = dict(found["facts"])
             chosen = facts["automatic"].get("chosen", {})
             restored = {name: value for name, value in from_json(chosen).items() if name in chosen}
@@ -66,8 +64,8 @@ class SettingsFile:
                 return spec, facts
             if isinstance(found["key"], str) and self.checkpoint.exists():
                 raise StorageError(
-                    f"{path} is of a run with other data or parameters, whose checkpoint is "
-                    f"{self.checkpoint}. Give another checkpoint file, or delete both."
+                    f"{settings_file(self.checkpoint)} is of a run with other data or parameters. Give "
+                    f"another checkpoint than {self.checkpoint}, or delete both."
                 )
         return None
 
@@ -76,17 +74,23 @@ class SettingsFile:
 
         Both are empty without a file, or with a damaged one.
         """
-        with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-            path = settings_file(self.checkpoint)
-            if path.stat().st_size <= _MOST_BYTES:
-                found = json.loads(path.read_bytes())
-                if found["key"] == self.key:
-                    runs = {tuple(point): read_record(Trial, run) for point, run in found["runs"]}
-                    if found.get("full") is None:
-                        return runs, None
-                    place, popularity, dim, epochs = found["full"]
-                    return runs, (int(place), float(popularity), int(dim), int(epochs))
+        with suppress(*_DAMAGED):
+            found = self._content()
+            if found["key"] == self.key:
+                runs = {tuple(point): read_record(Trial, run) for point, run in found["runs"]}
+                if found.get("full") is None:
+                    return runs, None
+                place, popularity, dim, epochs = found["full"]
+                return runs, (int(place), float(popularity), int(dim), int(epochs))
         return {}, None
+
+    def _content(self) -> Json:
+        """What the file holds; raise one of _DAMAGED without a file, or with one that is damaged."""
+        path = settings_file(self.checkpoint)
+        if path.stat().st_size > _MOST_BYTES:
+            raise ValueError("it is too long")
+        found: Json = json.loads(path.read_bytes())
+        return found
 
     def write(self, content: Json) -> None:
         """Keep the `runs` of a search so far and its `full` one, or its `facts`."""

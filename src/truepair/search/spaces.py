@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_choice
@@ -17,7 +17,6 @@ from truepair.search.domains import (
     Powers,
     Range,
     Space,
-    Value,
     When,
     domain_of,
     is_asked,
@@ -25,7 +24,7 @@ from truepair.search.domains import (
     values_inside,
 )
 from truepair.spec import Spec
-from truepair.spec.parameters import FIELDS, PARAMETERS, Parameters
+from truepair.spec.parameters import FIELDS, PARAMETERS, resolve
 from truepair.storage.types import Json
 from truepair.training import check_sampler
 
@@ -127,9 +126,8 @@ def default_values(
     Where it chooses settings automatically, `choose` does, and what it chose is part of the values. Otherwise
     values outside the space are left to `Recommender`.
     """
-    given = Parameters.of(fixed).given()
     try:
-        spec = Spec.of(given)
+        spec = Spec.of(resolve(fixed))
     except InputError:
         return None
     searched = [FIELDS.get(name, name) for name in (*spec.searched, "learning_rate") if spec.searched]
@@ -173,7 +171,8 @@ def check_values(space: Space, fixed: Flat) -> None:
             if entry.parameter not in space and not is_asked(entry, known):
                 continue  # it is never asked
             beside = {entry.parameter: entry.value}
-        for value in _ends(domain_of(entry)):
+        domain = domain_of(entry)
+        for value in domain.values if isinstance(domain, Choice) else (domain.low, domain.high):
             reasons = [_refusal({**others, **beside, name: value}) for others in (middle, fixed)]
             if None not in reasons:
                 raise InputError(f"{_description(name, entry)}, and {value!r} is not allowed: {reasons[1]}")
@@ -184,23 +183,18 @@ def _blamed(space: Space, middle: Flat, why: str) -> str:
     for name in [name for name in space if name in middle]:
         if _refusal({other: value for other, value in middle.items() if other != name}) != why:
             which = "first value" if isinstance(domain_of(space[name]), Choice) else "middle"
-            return (
-                f"{_description(name, space[name])}, and its {which}, {middle[name]!r}, is not allowed: {why}"
-            )
+            what = f"its {which}, {middle[name]!r}, is not allowed"
+            return f"{_description(name, space[name])}, and {what}: {why}"
     return f"the middle of the space, where a search begins, is not allowed: {why}"
 
 
 def _refusal(parameters: Flat) -> str | None:
     """Why these cannot be trained, if so."""
     try:
-        Spec.of(Parameters.of(parameters).given())
+        Spec.of(resolve(parameters))
     except InputError as error:
         return str(error)
     return None
-
-
-def _ends(domain: Domain) -> Sequence[Value]:
-    return domain.values if isinstance(domain, Choice) else (domain.low, domain.high)
 
 
 def _description(name: str, entry: Domain | When) -> str:

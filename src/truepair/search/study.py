@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -30,7 +31,7 @@ from truepair.search.domains import (
     plain_space,
     read_space,
 )
-from truepair.search.journal import NoLock, Presence, Process, locked
+from truepair.search.journal import Presence, Process, locked
 from truepair.search.trials import History, OpenTrial, Trial
 from truepair.storage.plain_values import every_value, is_number, read_record
 from truepair.storage.types import Json
@@ -48,13 +49,7 @@ class KeptStudy:
     """
 
     def __init__(
-        self,
-        storage: Path,
-        name: str,
-        meaning: Flat,
-        *,
-        keep_space: bool = False,
-        has_default: bool = False,
+        self, storage: Path, name: str, meaning: Flat, *, keep_space: bool = False, has_default: bool = False
     ) -> None:
         self.path, self.name = storage.absolute(), name
         if not self.path.parent.is_dir() or self.path.is_dir():
@@ -73,20 +68,18 @@ class KeptStudy:
 
     def _opened(self) -> optuna.Study:
         try:
-            backend = JournalFileBackend(str(self.path), lock_obj=NoLock())  # type: ignore[arg-type]
+            # Optuna asks for a lock of its own; everything that it writes is written within `locked`
+            backend = JournalFileBackend(str(self.path), lock_obj=threading.RLock())  # type: ignore[arg-type]
+            storage, name = JournalStorage(backend), self.name
             study = optuna.create_study(
-                storage=JournalStorage(backend),
-                study_name=self.name,
-                direction="maximize",
-                load_if_exists=True,
+                storage=storage, study_name=name, direction="maximize", load_if_exists=True
             )
             _check_contents(study)
         except TruepairError:
             raise
         except Exception as error:  # Optuna raises errors of every type on lines that it did not write
-            raise StorageError(
-                f"{self.path} is not a journal of trials ({error!r:.100}); use another file as storage."
-            ) from error
+            why = f"is not a journal of trials ({error!r:.100}); use another file"
+            raise StorageError(f"{self.path} {why}.") from error
         return study
 
     def _check(self, meaning: Flat, keep_space: bool, has_default: bool) -> None:
@@ -98,9 +91,9 @@ class KeptStudy:
         for what in meaning:
             there, now = _current(kept.get(what)), _current(meaning[what])
             if there != now and not (keep_space and what == "space"):
+                which = f"study {self.name!r} in {self.path}"
                 raise InputError(
-                    f"the study {self.name!r} in {self.path} differs in its {what}: {there} there, "
-                    f"{now} now. Use another name for the study, or another storage."
+                    f"{which} differs in its {what}: {there} there, {now} now. Use another name."
                 )
 
     # --- contents --------------------------------------------------------------------------------------
@@ -116,10 +109,6 @@ class KeptStudy:
     def counted(self) -> int:
         """How many trials are done or under way; those that were interrupted are not."""
         return sum(map(_counts, self.frozen()))
-
-    def interrupted(self) -> int:
-        """How many trials were interrupted."""
-        return len(self.frozen()) - self.counted()
 
     def has_default(self) -> bool:
         """Whether trial 0 of this study is the default; it is not in journals of earlier versions."""

@@ -16,6 +16,9 @@ import pyarrow as pa
 from truepair.data.ids import Codes, IdMap
 from truepair.errors import InputError
 
+LONGEST = 256
+"""Characters of an id at most."""
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which UTF-8 cannot say
 
 
@@ -27,44 +30,43 @@ class IdTexts:
     """`user` or `item`, for messages."""
     kind: pa.DataType
     codes: dict[str, int]
-    as_json: list[str]
-    """Code -> JSON: a number where ids are integers, else text without a character that HTML reads."""
-    length: int
-    """No id is longer."""
 
     @cached_property
     def names(self) -> list[str]:
         """Code -> text."""
         return list(self.codes)
 
+    @cached_property
+    def values(self) -> list[str | int]:
+        """Code -> value for JSON."""
+        return [self.value(text) for text in self.codes]
+
     @staticmethod
-    def of(ids: IdMap, what: str, length: int) -> IdTexts:
+    def of(ids: IdMap, what: str) -> IdTexts:
         """The texts of all ids of a map."""
         kind, values = ids.ids.type, ids.ids.to_pylist()
         if pa.types.is_large_binary(kind):
-            raise InputError(
-                f"the {what} ids of the model are bytes, which have no text; fit it with text ids."
-            )
-        texts = [str(value) for value in values]
-        as_json = texts if pa.types.is_integer(kind) else [escaped(text) for text in texts]
-        return IdTexts(what, kind, {text: code for code, text in enumerate(texts)}, as_json, length)
+            raise InputError(f"the {what} ids of the model are bytes, not text; fit it with text ids.")
+        return IdTexts(what, kind, {str(value): code for code, value in enumerate(values)})
 
     def text(self, value: object) -> str:
         """The text of an id of a request; InputError if it cannot be an id of the model's type."""
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise InputError(f"{self.what} = {value!r:.60} is no id; give text or a whole number.")
-        text = value if isinstance(value, str) else _whole(value)
-        if not 0 < len(text) <= self.length:
+        text = str(value)  # a body with more than 4,300 digits is not JSON
+        if not 0 < len(text) <= LONGEST:
+            raise InputError(f"a {self.what} id of {len(text):,} characters: give 1 to {LONGEST}.")
+        if not pa.types.is_integer(self.kind) and self.kind != pa.uuid():
+            if not text.isascii() and _SURROGATE.search(text):
+                raise InputError(f"{self.what} = {text!r:.60} is no Unicode text; correct it.")
+            return text
+        try:
+            return str(uuid.UUID(text) if self.kind == pa.uuid() else self._integer(text))
+        except ValueError:
+            kinds = "UUIDs" if self.kind == pa.uuid() else "integers"
             raise InputError(
-                f"a {self.what} id of {len(text):,} characters cannot be used; it has 1 to {self.length}."
-            )
-        if pa.types.is_integer(self.kind):
-            return self._integer(text)
-        if self.kind == pa.uuid():
-            return self._uuid(text)
-        if not text.isascii() and _SURROGATE.search(text):
-            raise InputError(f"{self.what} = {text!r:.60} is no Unicode text; correct it.")
-        return text
+                f"{self.what} = {text!r:.60} is no id of this model; its {self.what} ids are {kinds}."
+            ) from None
 
     def texts(self, values: Sequence[object]) -> list[str]:
         """Those of several ids."""
@@ -80,39 +82,19 @@ class IdTexts:
             return pa.array([uuid.UUID(text).bytes for text in texts], pa.uuid())
         return pa.array(texts, pa.large_string()).cast(self.kind)
 
-    def json(self, text: str) -> str:
-        """An id as JSON, known to the model or not."""
-        code = self.codes.get(text)
-        if code is None:
-            return text if pa.types.is_integer(self.kind) else escaped(text)
-        return self.as_json[code]
-
     def value(self, text: str) -> str | int:
         """An id as a value for JSON: an integer where the model's ids are integers."""
         return int(text) if pa.types.is_integer(self.kind) else text
 
-    def _integer(self, text: str) -> str:
+    def _integer(self, text: str) -> int:
+        """The number that a text says; a ValueError if the model's type does not have it."""
         low, high = (-(2**63), 2**63 - 1) if self.kind == pa.int64() else (0, 2**64 - 1)
-        if re.fullmatch(r"[+-]?[0-9]{1,20}", text) and low <= int(text) <= high:
-            return str(int(text))
-        raise InputError(
-            f"{self.what} = {text!r:.60} is no id of this model; its {self.what} ids are integers."
-        )
-
-    def _uuid(self, text: str) -> str:
-        try:
-            return str(uuid.UUID(text))
-        except ValueError:
-            raise InputError(
-                f"{self.what} = {text!r:.60} is no id of this model; its {self.what} ids are UUIDs."
-            ) from None
+        if not re.fullmatch(r"[+-]?[0-9]{1,20}", text) or not low <= int(text) <= high:
+            raise ValueError
+        return int(text)
 
 
 def escaped(value: object) -> str:
     """JSON in ASCII, in which HTML finds no tag and no entity."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    text = _ENCODER.encode(value)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _whole(value: int) -> str:
-    return str(value) if abs(value) < 2**64 else "9" * 21  # no id: long ones would take long to print

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from truepair.errors import check_number, check_whole, settle
-
 
 @dataclass(frozen=True)
 class Limits:
@@ -20,17 +18,9 @@ class Limits:
     pairs: int = 10_000
     """Pairs in one request for scores."""
     events: int = 1000
-    id_length: int = 256
-    """Characters of an id."""
     text_length: int = 2000
     """Characters of a condition."""
     seconds: float = 30.0
     """Until a request is answered, or refused."""
     body_seconds: float = 10.0
     """Until the whole body has arrived."""
-
-    def __post_init__(self) -> None:
-        for name in ("body", "k", "users", "items", "pairs", "events", "id_length", "text_length"):
-            settle(self, **{name: check_whole(name, getattr(self, name), 1)})
-        for name in ("seconds", "body_seconds"):
-            settle(self, **{name: check_number(name, getattr(self, name), 0, open_low=True)})

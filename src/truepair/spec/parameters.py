@@ -46,12 +46,7 @@ FIELDS = {  # fields that are parameters of Recommender too, for parts that are 
     "popularity": "encoder.popularity",
     "tau": "loss.tau",
 }
-BEFORE = {
-    "scoring": "dot",
-    "temperature": 1.0,
-    "popularity": 0.0,
-    "auto": False,
-}  # in files older than these parameters
+BEFORE: Json = {"scoring": "dot", "temperature": 1.0, "popularity": 0.0, "auto": False}  # in older files
 ELSEWHERE = {  # parameter -> its names in other libraries
     "dim": "factors n_factors num_factors no_components n_components embedding_size embedding_dim latent_dim "
     "rank k",
@@ -139,11 +134,7 @@ class Parameters:
 
     def __sklearn_tags__(self) -> NoReturn:
         """For scikit-learn: raise and say what does the same here."""
-        raise InputError(
-            "scikit-learn's searches and cross-validation need a score of rows, and a Recommender has none. "
-            "To search for parameters, use tp.tune(interactions, trials=30); to cross-validate, "
-            "[Recommender().fit(split).evaluate(split) for split in tp.k_folds(interactions)]."
-        )
+        raise InputError("a Recommender has no score of rows; use tp.tune, or tp.k_folds to cross-validate.")
 
     def given(self) -> Json:
         """The parameters that differ from the defaults."""
@@ -159,10 +150,7 @@ def check_names(given: Given) -> None:
     for name in given:
         if name not in PARAMETERS:
             if name in ReadOptions.__dataclass_fields__:
-                raise InputError(
-                    f"{name!r} is no parameter of Recommender, but an option of reading: give it to "
-                    f"read_interactions, and use what that returns."
-                )
+                raise InputError(f"{name!r} is no parameter of Recommender; give it to read_interactions.")
             same = next((ours for ours, theirs in ELSEWHERE.items() if name in theirs.split()), name)
             raise InputError(f"{name!r} is not a parameter of Recommender.{did_you_mean(same, PARAMETERS)}")
 
@@ -203,9 +191,8 @@ def overlay(lower: Given, upper: Given) -> Json:
     changed = tuple(
         f"{part}." for part in PARTS if part in upper and upper[part] != lower.get(part, upper[part])
     )
-    dropped = same_parameters(upper)
+    dropped = same_parameters(upper) | _chosen_by_tuning(lower, upper)
     dropped |= {"encoder.scoring", "encoder.temperature"} if "loss." in changed else set()
-    dropped |= _chosen_by_tuning(lower, upper)
     kept = {n: value for n, value in lower.items() if not n.startswith(changed) and n not in dropped}
     return {**kept, **upper}
 
@@ -260,9 +247,8 @@ def resolve(flat: Given) -> Json:
     known = with_defaults(given)
     for part, named in fields.items():
         if given[part] is None:
-            raise InputError(
-                f"a field of {part} is given without {part}; set it to one of {', '.join(PARTS[part])}."
-            )
+            names = ", ".join(PARTS[part])
+            raise InputError(f"a field of {part} is given without {part}; set it to one of {names}.")
         kind = _kind(part, given[part])
         for name, field in FIELDS.items():
             if field == f"{part}.{name}" and name in known and name not in named and hasattr(kind, name):
@@ -310,15 +296,10 @@ def as_json(value: object) -> object:
 def _plain(value: object) -> object:
     if hasattr(value, "tolist"):  # NumPy's numbers and arrays, tensors
         value = value.tolist()
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    return (
-        [_plain(one) for one in value] if isinstance(value, tuple | list) else {"unknown": repr(value)[:200]}
-    )
-
-
-_REGISTRATION = {"loss": "Register its class: truepair.register_loss('name', Class); see docs/losses.md."}
-_PLAIN_FIELD = "A field that is saved is a number, a text, True, False, None, or a tuple of them."
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in value]
+    is_plain = value is None or isinstance(value, str | int | float | bool)
+    return value if is_plain else {"unknown": repr(value)[:200]}
 
 
 def check_saveable(stored: Given) -> None:
@@ -326,11 +307,12 @@ def check_saveable(stored: Given) -> None:
     check_finite(stored)
     for name, value in _with_fields(stored).items():
         if unknown := [each["unknown"] for each in every_value(value) if isinstance(each, dict)]:
-            remedy = _REGISTRATION.get(name, f"Use one of {', '.join(PARTS.get(name, ()))}.")
-            raise InputError(
-                f"{name} = {unknown[0]} cannot be saved: a file holds a name and fields, never code. "
-                + (_PLAIN_FIELD if "." in name else remedy)
-            )
+            remedy = f"Use one of {', '.join(PARTS.get(name, ()))}."
+            if name == "loss":
+                remedy = "Register its class: truepair.register_loss('name', Class); see docs/losses.md."
+            if "." in name:
+                remedy = "A field that is saved is a number, a text, True, False, None, or a tuple of them."
+            raise InputError(f"{name} = {unknown[0]} cannot be saved: a file holds no code. {remedy}")
 
 
 def check_finite(stored: Given) -> None:
@@ -358,8 +340,7 @@ def _restored(name: str, value: object) -> object:
     kind = value.get("kind") if isinstance(value, dict) else value
     if name == "loss" and isinstance(kind, str) and kind not in LOSSES:
         raise InputError(
-            f"loss = {kind!r:.60} is not known here; if it is a loss of your own, register it first: "
-            "truepair.register_loss(name, Class), as in docs/losses.md."
+            f"loss = {kind!r:.60} is not known here; register it first: truepair.register_loss(name, Class)."
         )
     if not isinstance(value, dict):
         return _tuples(value)

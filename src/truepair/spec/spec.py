@@ -155,9 +155,7 @@ class Spec:
         """The encoder that is trained; raise if it is a closed form."""
         if isinstance(self.encoder, Encoder):
             return self.encoder
-        raise InputError(
-            f"encoder = {self.encoder} is not trained; to train, use one of {', '.join(ENCODERS)}."
-        )
+        raise InputError(f"encoder = {self.encoder} is not trained; use one of {', '.join(ENCODERS)}.")
 
     def settings_for(self, n_interactions: int, n_users: int) -> Settings:
         """The settings for data of this size."""
@@ -259,14 +257,13 @@ def _without_effect(known: Given, given: Given, encoder: Encoder | ClosedForm, l
         reasons["blend_weight"] = "there is no blend; leave it out, or add blend='ease'"
     if not isinstance(known["encoder"], str):
         reasons |= dict.fromkeys(_ENCODER_FIELDS, _set_on_object("encoder", encoder))
-    sampler = known["sampler"]
-    if is_full(sampler):
-        why = f"sampler = {sampler!r} compares with all items; leave it out, or use a sampler that draws"
+    sampler = f"sampler = {known['sampler']!r}"
+    if is_full(known["sampler"]):
+        why = f"{sampler} compares with all items; leave it out, or use a sampler that draws"
         reasons |= dict.fromkeys(("n_extra", "n_unlabelled"), why)
     else:
-        reasons["dislike_weight"] = (
-            f"sampler = {sampler!r} draws items, one of them disliked; leave it out, or use sampler='full'"
-        )
+        why = f"{sampler} draws items, one of them disliked; leave it out, or use sampler='full'"
+        reasons["dislike_weight"] = why
     return {name: why for name, why in reasons.items() if name in given}
 
 

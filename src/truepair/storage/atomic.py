@@ -125,9 +125,9 @@ def _unfinished_file(path: Path, mode: int | None) -> Iterator[tuple[BinaryIO, P
         file = open(  # noqa: SIM115, closed below
             unfinished, "wb", opener=lambda name, flags: os.open(name, flags, permissions)
         )
-        if _lock(file) is not False and _is_at(file, unfinished):
+        if lock_file(file) is not False and _is_at(file, unfinished):
             break
-        file.close()  # another process was about to remove it: between `open` and `_lock` it looks abandoned
+        file.close()  # another process was about to remove it: until it is locked, it looks abandoned
     try:
         yield file, unfinished
     finally:
@@ -139,19 +139,22 @@ def _unfinished_file(path: Path, mode: int | None) -> Iterator[tuple[BinaryIO, P
 
 def _remove_if_abandoned(unfinished: Path, is_local: bool) -> None:
     with suppress(OSError), open(unfinished, "r+b") as file:  # some network drives lock writable files only
-        if _lock(file) is not True:
+        if lock_file(file) is not True:
             return
         unchanged = time.time() - os.fstat(file.fileno()).st_mtime
         if (is_local or unchanged > _DAY) and _is_at(file, unfinished):
             os.unlink(unfinished)
 
 
-def _lock(file: BinaryIO) -> bool | None:
-    """Lock a file until it is closed: True, False if another has locked it, None if there are no locks."""
+def lock_file(file: BinaryIO, wait: bool = False) -> bool | None:
+    """Lock a file until it is closed: True, False if another has locked it, None if there are no locks.
+
+    With `wait`, it waits until no other has.
+    """
     if fcntl is None:
         return None
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         return False if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES) else None
     return True

@@ -50,8 +50,7 @@ def parallel_kernel() -> Iterator[None]:
     """Around a call of a parallel kernel: one at a time, and none in a process forked after one."""
     if _pool["lost"]:
         raise TrainingError(
-            "this process was forked from one that had trained, and its threads did not come along. Start "
-            "processes by 'spawn' or 'forkserver', or use engine='cpu'."
+            "this process was forked from one that had trained; use 'spawn', 'forkserver' or engine='cpu'."
         )
     with _one_at_a_time:
         _pool["started"] = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from contextlib import suppress
 from types import UnionType
@@ -42,6 +43,16 @@ def is_number(value: object) -> bool:
     """
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     return plain and abs(value) <= sys.float_info.max  # type: ignore[arg-type]
+
+
+def as_text(value: object) -> str:
+    """A value as text; bytes are decoded."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def as_json(value: object) -> str:
+    """A value as JSON, with text for what JSON does not have, such as UUIDs and bytes."""
+    return json.dumps(value, ensure_ascii=False, default=as_text)
 
 
 def _parts(value: object) -> list[object]:

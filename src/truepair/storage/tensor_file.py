@@ -83,15 +83,11 @@ def read_tensors(
             _check_header(path, header, kind, version, since or version)
             # copies: in the file's own memory they lie at odd addresses, and sums of floats depend on those
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118, no dict
-        facts, digest = (
-            json.loads(header["facts"], parse_constant=_refuse),
-            digest_of(tensors, header["facts"]),
-        )
+        facts = json.loads(header["facts"], parse_constant=_refuse)
+        digest = digest_of(tensors, header["facts"])
         every_value(facts)  # raises if they are nested too deeply
     except (safetensors.SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
-        raise StorageError(
-            f"{path} cannot be read as a {kind}: {error}. It is damaged or foreign."
-        ) from error
+        raise StorageError(f"{path} cannot be read as a {kind}: {error}. It is damaged.") from error
     if header.get("digest") != digest:
         raise StorageError(f"{path} is damaged: its checksum does not match its content.")
     return tensors, facts
@@ -106,9 +102,7 @@ def _check_header(path: Path, header: Mapping[str, str], kind: str, version: int
             f"{path} is a {kind} of version {found[:9]}; this truepair reads up to {version}; upgrade it."
         )
     if found not in map(str, range(since, version + 1)):
-        raise StorageError(
-            f"{path} is a {kind} of version {found!r:.20}, which never existed; it is damaged."
-        )
+        raise StorageError(f"{path} is a {kind} of version {found!r:.20}, which never existed; damaged.")
 
 
 def _refuse(constant: str) -> None:

@@ -110,8 +110,9 @@ def checked_contents(
     before = 0 if job.start is None else job.start.steps
     _check_tensors(tensors, layouts, most_steps=before + len(history) * trainer.steps)
     state = {n.removeprefix("trainer."): value for n, value in tensors.items() if n.startswith("trainer.")}
-    matrices = None if best is None else (tensors["best.users"], tensors["best.items"])
-    return state, history, None if best is None or matrices is None else (*best, matrices)
+    if best is None:
+        return state, history, None
+    return state, history, (*best, (tensors["best.users"], tensors["best.items"]))
 
 
 def _history(given: object) -> list[EpochRecord]:
@@ -121,9 +122,8 @@ def _history(given: object) -> list[EpochRecord]:
 
 
 def _record(epoch: int, given: object) -> EpochRecord:
-    fields = dataclasses.fields(EpochRecord)
-    required = {f.name for f in fields if f.default is dataclasses.MISSING}
-    if not isinstance(given, dict) or not required <= set(given) <= {f.name for f in fields}:
+    fields = {f.name for f in dataclasses.fields(EpochRecord)}
+    if not isinstance(given, dict) or given.keys() != fields:
         raise ValueError(f"its record of epoch {epoch} is {given!r:.60}")
     for name, value in given.items():
         if not is_number(value) and not (value is None and name in ("clamped", "score")):

@@ -18,8 +18,8 @@ from torch import Tensor
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.data.log import Mask
-from truepair.randomness import random_words, stream_key
-from truepair.sampling import Batch, Draws, Full, Matrices, Sampler
+from truepair.randomness import stream_key
+from truepair.sampling import Batch, Draws, Full, Sampler
 from truepair.training.job import Job
 
 _PART = 3  # of a step's random numbers; 1 and 2 are those of extra positives and unlabelled items
@@ -27,11 +27,8 @@ _PART = 3  # of a step's random numbers; 1 and 2 are those of extra positives an
 
 def with_dislikes(job: Job) -> Job:
     """The job, with τ times the share of the columns that are unlabelled, not disliked: for each user."""
-    loss, tau = job.loss, getattr(job.loss, "tau", 0.0)
-    if loss.needs_items or isinstance(tau, str) or not np.any(tau):
-        return job
-    dislikes = job.interactions.dislikes
-    if dislikes is None:
+    loss, tau, dislikes = job.loss, getattr(job.loss, "tau", 0.0), job.interactions.dislikes
+    if dislikes is None or loss.needs_items or isinstance(tau, str) or not np.any(tau):
         return job
     counts = dislikes.user_counts
     if isinstance(job.sampler, Full):
@@ -70,28 +67,15 @@ class DislikeDraws(Draws):
             for array in (data.dislikes.items, data.dislikes.indptr[:-1], data.dislikes.user_counts)
         )
 
-    def batch(
-        self,
-        anchors: Tensor,
-        m: int,
-        n: int,
-        key: int,
-        matrices: Matrices | None = None,
-        *,
-        by_item: bool = False,
-    ) -> Batch:
-        """The data entries of these anchors, as of `Draws`."""
-        found = super().batch(anchors, m, n, key, matrices, by_item=by_item)
-        words = random_words(
-            stream_key(key, _PART), (self.n_items if by_item else len(anchors), 2), self.device
-        )
-        words = words[found.pos] if by_item else words
-        counts = self.disliked_counts[found.users]
-        place = self.disliked_first[found.users] + words[:, 0] % counts.clamp(min=1)
+    def _completed(self, batch: Batch, key: int, by_item: bool) -> Batch:
+        """The batch with a disliked item in the last column."""
+        words = self._words(stream_key(key, _PART), 2, batch.pos, by_item)
+        counts = self.disliked_counts[batch.users]
+        place = self.disliked_first[batch.users] + words[:, 0] % counts.clamp(min=1)
         own = self.disliked[place.clamp(max=len(self.disliked) - 1)]
-        takes = (counts > 0) & ((words[:, 1] % 2 == 0) | (n > 1))
-        last = torch.where(takes, own, found.unlabelled[:, -1])
-        return found._replace(unlabelled=torch.cat([found.unlabelled[:, :-1], last[:, None]], dim=1))
+        takes = (counts > 0) & ((words[:, 1] % 2 == 0) | (batch.unlabelled.shape[1] > 1))
+        last = torch.where(takes, own, batch.unlabelled[:, -1])
+        return batch._replace(unlabelled=torch.cat([batch.unlabelled[:, :-1], last[:, None]], dim=1))
 
 
 def draws_of(job: Job, device: torch.device, popularity: Codes | None = None) -> Draws:

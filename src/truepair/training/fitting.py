@@ -59,11 +59,9 @@ def choose_engine(job: Job, engine: str = AUTO) -> str:
     """
     engine = check_choice("engine", current_value("engine", engine), [AUTO, *ENGINES])
     job = job.with_density()
-    if job.settings.optimizer_state != "device" and (engine not in (AUTO, "full") or FULL.lacks(job)):
-        raise InputError(
-            f"optimizer_state = {job.settings.optimizer_state!r} is for engine 'full', with sampler='full'; "
-            "leave it out."
-        )
+    state = job.settings.optimizer_state
+    if state != "device" and (engine not in (AUTO, "full") or FULL.lacks(job)):
+        raise InputError(f"optimizer_state = {state!r} is for engine 'full', with sampler='full'; omit it.")
     if engine == AUTO:
         return next(name for name in _AUTO_ORDER if ENGINES[name].lacks(job) is None)
     if lack := ENGINES[engine].lacks(job):
@@ -182,9 +180,7 @@ def _checked(job: Job, on_epoch: OnEpoch | None) -> Job:
         )
     if len(job.interactions) and not job.has_anchors():
         if job.anchors is None and job.negatives is None:
-            raise InputError(
-                "every user has every item, or none, so there is nothing to compare and to learn."
-            )
+            raise InputError("every user has every item, or none, so there is nothing to compare.")
         raise InputError("no anchor has an item to be compared with, so there is nothing to learn.")
     return job.with_density()
 

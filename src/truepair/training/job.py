@@ -92,9 +92,7 @@ class Job:
                 f"{item} (by code); a pair can be only one of the two."
             )
         if data.disliked is not None:
-            raise InputError(
-                "the job has negatives, and the interactions dislikes; give the dislikes as negatives."
-            )
+            raise InputError("it has negatives, the interactions dislikes; give the dislikes as negatives.")
         settle(self, negatives=negatives)
 
     @property

@@ -17,15 +17,7 @@ from truepair.storage.atomic import remove_unfinished
 from truepair.storage.notebook import progress_bar
 from truepair.storage.tensor_file import write_tensors
 from truepair.storage.types import Json
-from truepair.training.checkpoints import (
-    KIND,
-    VERSION,
-    Contents,
-    check_same_job,
-    checked_contents,
-    describe_job,
-    load_checkpoint,
-)
+from truepair.training import checkpoints
 from truepair.training.job import EpochTotals, Job, Trainer
 from truepair.training.result import EpochRecord, EpochState, FitResult, OnEpoch, StopTraining
 
@@ -157,9 +149,7 @@ class Run:
         if score is None:
             return None
         if isinstance(score, str) or not math.isfinite(score):
-            raise TrainingError(
-                f"the validation score is {score!r} after epoch {epoch}; it must be a number."
-            )
+            raise TrainingError(f"the validation score is {score!r} after epoch {epoch}, not a number.")
         if self.best is None or score > self.best[1]:
             self.best = epoch, float(score), self.kept()
         return float(score)
@@ -196,7 +186,7 @@ class Run:
     @property
     def described(self) -> Json:
         """All that the numbers of the run depend on."""
-        return describe_job(self.job, self.on_epoch) | {"engine": self.engine}
+        return checkpoints.describe_job(self.job, self.on_epoch) | {"engine": self.engine}
 
     def is_due(self, checkpoint_every: int) -> bool:
         """Whether it is time for a checkpoint: those that take long take a tenth of the time at most."""
@@ -208,7 +198,7 @@ class Run:
         """Write the checkpoint."""
         assert self.checkpoint is not None
         began = time.perf_counter()
-        write_tensors(self.checkpoint, KIND, VERSION, self.tensors(), self.facts())
+        write_tensors(self.checkpoint, checkpoints.KIND, checkpoints.VERSION, self.tensors(), self.facts())
         self.saved, self.last_save = self.epoch, (began, time.perf_counter() - began)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -231,16 +221,16 @@ class Run:
         remove_unfinished(path)
         if not path.exists():
             return
-        tensors, facts = load_checkpoint(path)
-        check_same_job(path, facts, self.described, self.job.settings.epochs)
+        tensors, facts = checkpoints.load_checkpoint(path)
+        checkpoints.check_same_job(path, facts, self.described, self.job.settings.epochs)
         try:
-            self.restore(checked_contents(tensors, facts, self.job, self.trainer))
+            self.restore(checkpoints.checked_contents(tensors, facts, self.job, self.trainer))
         except (KeyError, ValueError, RuntimeError) as error:
             raise StorageError(
                 f"{path} is not a whole checkpoint: {error}. Delete it to start anew."
             ) from error
 
-    def restore(self, contents: Contents) -> None:
+    def restore(self, contents: checkpoints.Contents) -> None:
         """Go on from these contents."""
         state, self.history, self.best = contents
         self.trainer.restore(state)

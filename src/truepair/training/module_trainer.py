@@ -34,7 +34,7 @@ class ModuleTrainer(ABC):
     work = math.inf  # of a step on the CPU, where it is counted
 
     def __init__(self, job: Job) -> None:
-        self.job = job if job.interactions.disliked is None else with_dislikes(job)
+        self.job = with_dislikes(job)
         self.device = job.settings.torch_device()
         self.model = self.started()
         self.optimizer = self.optimizer_of(self.model.parameters())

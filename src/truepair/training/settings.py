@@ -9,7 +9,8 @@ from typing import Literal
 
 import torch
 
-from truepair.errors import InputError, check_choice, check_number, check_whole, settle
+from truepair.errors import InputError, check_whole, settle
+from truepair.losses.base import check_parameters, choice, number, whole
 
 Schedule = Literal["constant", "step", "linear", "cosine"]
 OptimizerState = Literal["device", "half", "host"]
@@ -35,49 +36,30 @@ class Settings:
     device                  "auto" is CUDA where there is one, else the CPU.
     """
 
-    epochs: int = 100
-    batch_size: int = 1024
-    n_extra: int = 5
-    n_unlabelled: int = 5
-    optimizer: Literal["adam", "sgd", "adagrad"] = "adam"
-    learning_rate: float = 1e-3
-    schedule: Schedule = "constant"
-    decay_epoch: int = 100
-    decay: float = 0.1
-    weight_decay: float = 0.0
-    l2_users: float = 0.0
-    l2_items: float = 0.0
-    dislike_weight: float = 1.0
-    optimizer_state: OptimizerState = "device"
+    epochs: int = whole(100, 1)
+    batch_size: int = whole(1024, 1)
+    n_extra: int = whole(5, 0, 10_000, symbol=" (M)")
+    n_unlabelled: int = whole(5, 1, 1_000_000, symbol=" (N)")
+    optimizer: Literal["adam", "sgd", "adagrad"] = choice("adam", "sgd", "adagrad")
+    learning_rate: float = number(1e-3, 0, open_low=True)
+    schedule: Schedule = choice("constant", "step", "linear", "cosine")
+    decay_epoch: int = whole(100, 0)
+    decay: float = number(0.1, 0, 1, open_low=True)
+    weight_decay: float = number(0.0, 0)
+    l2_users: float = number(0.0, 0)
+    l2_items: float = number(0.0, 0)
+    dislike_weight: float = number(1.0, 0, 1e6, open_low=True)
+    optimizer_state: OptimizerState = choice("device", "half", "host")
     patience: int | None = None
-    validate_every: int = 1
-    seed: int = 0
+    validate_every: int = whole(1, 1)
+    seed: int = whole(0, 0, 2**63 - 1)
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        check_choice("optimizer", self.optimizer, ["adam", "sgd", "adagrad"])
-        check_choice("optimizer_state", self.optimizer_state, ["device", "half", "host"])
-        check_choice("schedule", self.schedule, ["constant", "step", "linear", "cosine"])
-        patience = self.patience
-        if patience is not None:
-            patience = check_whole("patience", patience, 1, remedy="None trains all epochs.")
-        settle(
-            self,
-            epochs=check_whole("epochs", self.epochs, 1),
-            batch_size=check_whole("batch_size", self.batch_size, 1),
-            n_extra=check_whole("n_extra (M)", self.n_extra, 0, 10_000),
-            n_unlabelled=check_whole("n_unlabelled (N)", self.n_unlabelled, 1, 1_000_000),
-            learning_rate=check_number("learning_rate", self.learning_rate, 0, open_low=True),
-            decay_epoch=check_whole("decay_epoch", self.decay_epoch, 0),
-            decay=check_number("decay", self.decay, 0, 1, open_low=True),
-            weight_decay=check_number("weight_decay", self.weight_decay, 0),
-            l2_users=check_number("l2_users", self.l2_users, 0),
-            l2_items=check_number("l2_items", self.l2_items, 0),
-            dislike_weight=check_number("dislike_weight", self.dislike_weight, 0, 1e6, open_low=True),
-            patience=patience,
-            validate_every=check_whole("validate_every", self.validate_every, 1),
-            seed=check_whole("seed", self.seed, 0, 2**63 - 1),
-        )
+        check_parameters(self)
+        if self.patience is not None:
+            patience = check_whole("patience", self.patience, 1, remedy="None trains all epochs.")
+            settle(self, patience=patience)
         self.torch_device()
 
     def learning_rate_at(self, epoch: int) -> float:
@@ -95,11 +77,7 @@ class Settings:
         if self.device == "auto":
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
         if not isinstance(self.device, str) or not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
-            raise InputError(
-                f"device = {self.device!r} is not known; use 'auto', 'cpu', 'cuda' or 'cuda:0' …."
-            )
+            raise InputError(f"device = {self.device!r} is not known; use 'auto', 'cpu', 'cuda' or 'cuda:0'.")
         if self.device != "cpu" and not torch.cuda.is_available():
-            raise InputError(
-                f"device = {self.device!r}: this PyTorch sees no CUDA device; use 'cpu' or 'auto'."
-            )
+            raise InputError(f"device = {self.device!r}: PyTorch sees no CUDA device; use 'cpu' or 'auto'.")
         return torch.device(self.device)

@@ -11,12 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import binomtest
 
-from truepair.data.datasets.loading import load_split, load_truth
+from truepair.data.datasets.loading import load_split
 from truepair.data.interactions import Interactions
 from truepair.data.simulation import EXPOSURES, simulate_world
 from truepair.prior.holdout_scores import Floats
 from truepair_lab.truth import coat
 from truepair_lab.truth.cases import hidden_case
+from truepair_lab.truth.complete_labels import positives_of
 
 WORLD, DENSITY = (1000, 1000), 0.05
 TAUS, HIDDEN = (0.01, 0.03, 0.1, 0.3), (0.2, 0.5, 0.8)
@@ -71,7 +72,7 @@ def world_case(place: Place, data_dir: Path | None, noise: float, size: tuple[in
 
 def block_case(place: Place, data_dir: Path | None, name: str) -> PriorCase:
     """A block whose labels are all known, with a share of its positives hidden."""
-    return hidden(load_truth(name, data_dir).positives, place)
+    return hidden(positives_of(name, data_dir), place)
 
 
 def hidden(positives: Interactions, place: Place) -> PriorCase:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from truepair.losses import DPL, Loss
-from truepair.randomness import random_bits, stream_key
+from truepair.randomness import random_bits, random_words, stream_key
 from truepair.sampling import Batch, Draws, Matrices, Uniform, pair_scores
 from truepair_lab.truth.cases import TruthCase
 from truepair_lab.truth.treatments import PROBED, M, N, Treatment
@@ -147,8 +147,11 @@ class Probe:
         """The same anchors and extra positives, with true negatives as the unlabelled items."""
         drawn = self.batches(self.own, M, self.n, matrices)
         keys = [stream_key(self.case.seed, _KEY, 1, repeat) for repeat in range(REPEATS)]
-        pairs = zip(drawn, keys, strict=True)
-        return [b._replace(unlabelled=self.clean.unlabelled_items(b.users, self.n, key)) for b, key in pairs]
+        found = []
+        for batch, key in zip(drawn, keys, strict=True):
+            words = random_words(key, (len(batch.users), self.n), self.clean.device)
+            found.append(batch._replace(unlabelled=self.clean._unlabelled_at(batch.users, words)))
+        return found
 
 
 def _plain(scores: tuple[Tensor, Tensor, Tensor]) -> Tensor:

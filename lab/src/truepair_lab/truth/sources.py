@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from truepair.data.datasets.loading import load_split, load_truth
+from truepair.data.datasets.loading import load_split
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.reading import read_interactions
@@ -17,6 +17,7 @@ from truepair.data.simulation import EXPOSURES, simulate_world
 from truepair.errors import InputError, check_choice, check_number
 from truepair_lab.truth import coat
 from truepair_lab.truth.cases import TruthCase, case_of, hidden_case, mask_of
+from truepair_lab.truth.complete_labels import positives_of
 
 WORLD_POSITIVE = 0.14  # of all pairs of the simulated world
 
@@ -80,14 +81,14 @@ def _simulation(asked: Asked, seed: int) -> TruthCase:
 
 def _kuairec(asked: Asked, seed: int) -> TruthCase:
     """Positive is a video watched twice its length or more."""
-    truth = load_truth("kuairec", asked.data_dir)
-    return hidden_case(truth.positives, "kuairec", asked.kept, asked.share, seed)
+    positives = positives_of("kuairec", asked.data_dir)
+    return hidden_case(positives, "kuairec", asked.kept, asked.share, seed)
 
 
 def _jester(asked: Asked, seed: int) -> TruthCase:
     """The users who rated all 100 jokes; positive is a rating above 0."""
-    truth = load_truth("jester5k", asked.data_dir)
-    return hidden_case(truth.positives, "jester5k", asked.kept, asked.share, seed)
+    positives = positives_of("jester5k", asked.data_dir)
+    return hidden_case(positives, "jester5k", asked.kept, asked.share, seed)
 
 
 def _coat(asked: Asked, seed: int) -> TruthCase:

@@ -55,14 +55,14 @@ def info(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> No
     from truepair.data.datasets.registry import find_dataset
 
     dataset = find_dataset(name)
-    facts = _facts(dataset, data_dir)
+    size, facts = dataset.size, _facts(dataset, data_dir)
     has = ", ".join(what for what in _HAS if facts[f"has_{what}"])
     how = f"no; `truepair data fetch {name}` gets it"
     if not dataset.sources:
         how = f"no, and it cannot be downloaded; put the files into <data-dir>/{dataset.folder}/"
     lines = [
         f"{name}: {dataset.about}",
-        f"size:   {dataset.users:,} users, {dataset.items:,} items, {dataset.pairs:,} interactions",
+        f"size:   {size.users:,} users, {size.items:,} items, {size.pairs:,} interactions",
         f"has:    {has or 'interactions only'}",
         f"here:   {facts['folder'] or how}",
         f"files:  {', '.join(facts['files'])}",
@@ -92,9 +92,12 @@ def fetch(name: DatasetName, *, data_dir: DataDir = None, console: Console) -> N
 
 def _facts(dataset: Dataset, data_dir: Path | None) -> Json:
     folder = place_of(dataset, data_dir)
-    plain = ("name", "about", "users", "items", "pairs", "page", "terms", "cite", "by_hand")
-    facts = {name: getattr(dataset, name) for name in plain}
-    return {**facts, **{f"has_{what}": dataset.has(what) for what in _HAS}} | {
+    return {
+        "name": dataset.name,
+        "about": dataset.about,
+        **dataset.size._asdict(),
+        **{name: getattr(dataset, name) for name in ("page", "terms", "cite", "by_hand")},
+        **{f"has_{what}": dataset.has(what) for what in _HAS},
         "files": [file.name for file in dataset.files],
         "folder": None if folder is None else str(folder),
     }
@@ -197,20 +200,10 @@ def prepare(source: SourceText, args: PrepareOptions, reading: Reading, console:
         raise InputError("--output is missing; name the folder to make: -o FOLDER.")
     check_no_url(args.output)
     if find_source(source) is not None:
-        raise InputError(
-            f"{source!r} is the name of a dataset, which is read as it is; give a path or a URL."
-        )
-    made = tp.prepare_interactions(
-        source,
-        args.output,
-        memory=args.memory,
-        temp=args.temp,
-        test=args.test,
-        valid=args.valid,
-        seed=args.seed,
-        progress=not console.quiet,
-        **reading.for_files(),
-    )
+        raise InputError(f"{source!r} names a dataset, which is read as it is; give a path or a URL.")
+    how = {name: getattr(args, name) for name in ("memory", "temp", "test", "valid", "seed")}
+    progress = not console.quiet
+    made = tp.prepare_interactions(source, args.output, progress=progress, **how, **reading.for_files())
     facts = {"source": without_password(source), **_sizes(made, str(args.output))}
     console.done(f"{described(made)}\nprepared in {args.output}", facts)
 

@@ -91,10 +91,7 @@ def judged(reading: Reading, path: str) -> tp.Interactions:
     if least is None:
         return found
     if found.rating is None:
-        raise InputError(
-            f"--min-rating {least:g} needs a rating column, and {without_password(path)} has none; "
-            "name it: --rating."
-        )
+        raise InputError(f"--min-rating {least:g}: {without_password(path)} has no ratings; give --rating.")
     return replace(found, rating=np.asarray(found.rating >= least, dtype=np.int64))
 
 
@@ -117,9 +114,7 @@ def held_out(given: tp.Interactions, seen: tp.Interactions) -> tuple[tp.Interact
     }
     if trained_on.all():
         reasons = ", ".join(f"{why}: {count:,}" for why, count in left_out.items() if count)
-        raise InputError(
-            f"none of the {len(given):,} interactions can be evaluated ({reasons}); give held-out ones."
-        )
+        raise InputError(f"none of the {len(given):,} interactions can be judged ({reasons}); give others.")
     return target.take(~trained_on), left_out
 
 
@@ -172,9 +167,8 @@ def compare(
     users = f"{first_found.n_users:,} users, {counted(args.seeds, 'seed')} a loss"
     notes = [f"95% intervals over {users}; p by sign flips, corrected by Holm; the baseline is the first"]
     chosen = [name for name, model in models.items() if model.spec.searched]
-    notes += (
-        [f"{', '.join(chosen)}: automatic settings, as in `fit`; --no-auto leaves them out"] if chosen else []
-    )
+    if chosen:
+        notes.append(f"{', '.join(chosen)}: automatic settings, as in `fit`; --no-auto leaves them out")
     notes += [_ON_PARAMETERS] if len(trained) > len(chosen) else []
     if trained and args.seeds == 1:
         notes.append("one training run per loss: --seeds 3 averages over random seeds")

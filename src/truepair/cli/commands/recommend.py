@@ -16,7 +16,6 @@ from truepair.cli.options import ColdUsers, ListLength, ModelFile, option, refus
 from truepair.cli.table_files import (
     WRITERS,
     as_ids,
-    as_text,
     check_output,
     format_of,
     read_ids,
@@ -25,6 +24,7 @@ from truepair.cli.table_files import (
 )
 from truepair.data.sources.sql_urls import is_url, without_password
 from truepair.errors import InputError, check_choice
+from truepair.storage.plain_values import as_text
 from truepair.storage.types import Ids, Json
 
 if TYPE_CHECKING:
@@ -109,10 +109,7 @@ def _excluded(fitted: tp.Recommender, items: str | None, pairs: str | None) -> I
     if pairs is None:
         return read_ids_or_file(fitted.seen_.item_ids, "item", items)
     if items is not None:
-        raise InputError(
-            "--exclude-items and --exclude-pairs exclude each other; give one of them. --items and --where "
-            "leave items out for all users, too."
-        )
+        raise InputError("--exclude-items and --exclude-pairs exclude each other; give one of them.")
     found, seen = tp.read_interactions(pairs, rating=False, weight=False, time=False), fitted.seen_
     users = _of_type(found.user_ids, seen.user_ids, "user")
     names = _of_type(found.item_ids, seen.item_ids, "item")
@@ -141,9 +138,7 @@ def _checked_format(args: RecommendOptions) -> str | None:
     output, table, format = args.output, args.table, args.format
     if output is not None and is_url(output):
         if table is None:
-            raise InputError(
-                f"{without_password(output)} is a database; name the table of the lists: --table lists."
-            )
+            raise InputError(f"{without_password(output)} is a database; name a table: --table lists.")
         refuse({"--format": format}, "on a database")
         from truepair.data.sources.sql_writing import check_target
 

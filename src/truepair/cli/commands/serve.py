@@ -45,8 +45,7 @@ class ServeOptions:
         metavar="KIND=NUMBER,…",
     )
     tokens: Path | None = option(
-        'A TOML file: read = ["TOKEN"], write, admin; or set TRUEPAIR_READ_TOKEN and such.',
-        metavar="FILE",
+        'A TOML file: read = ["TOKEN"], write, admin; or set TRUEPAIR_READ_TOKEN and such.', metavar="FILE"
     )
     retrain: str | None = option(
         "Train a candidate this often, such as 6h or 30min, and serve it if it is not worse.", metavar="TIME"
@@ -91,7 +90,7 @@ def serve(args: ServeOptions, console: Console) -> None:
     check_extra()
     from truepair.ranking.approximate.indexing import IndexChoice
     from truepair.serving.demo.visitors import Visitors
-    from truepair.serving.demo.world import demo_files
+    from truepair.serving.demo.world import demo_files, demo_world
     from truepair.serving.events.event import Kinds
     from truepair.serving.limits import Limits
     from truepair.serving.lists.served_model import read_items
@@ -120,10 +119,11 @@ def serve(args: ServeOptions, console: Console) -> None:
         if args.model is None:
             raise InputError("there is no MODEL; give a model file saved by `truepair fit`, or --demo.")
     with TemporaryDirectory(prefix="truepair-demo-") if args.demonstrate else nullcontext() as folder:
-        model, demo = args.model, None if folder is None else demo_files(Path(folder), args.data_dir)
-        if demo is not None:
+        model, demo = args.model, None if folder is None else demo_world(args.data_dir)
+        if folder is not None and demo is not None:
+            found = demo_files(Path(folder), demo)
             console.say(demo.note)
-            model, args = demo.model, replace(args, items=str(demo.items), beside=demo.beside)
+            model, args = found.model, replace(args, items=str(found.items), beside=found.beside)
         assert model is not None
         place = str(model.with_suffix(".events.sqlite")) if args.store is None else args.store
         if not is_url(place):

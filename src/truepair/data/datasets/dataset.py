@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from truepair.data.datasets.parsers import Titles, Truth
+from truepair.data.datasets.parsers import Titles
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 
@@ -69,15 +70,21 @@ class Wheel:
         return f"pip download {self.requirement}"
 
 
+class Size(NamedTuple):
+    """How many users, items and distinct interactions there are."""
+
+    users: int
+    items: int
+    pairs: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
     """A public dataset: its size, files, sources, terms and parsers."""
 
     name: str
     about: str
-    users: int
-    items: int
-    pairs: int
+    size: Size
     files: tuple[DataFile, ...]
     page: str
     """The official page."""
@@ -90,9 +97,8 @@ class Dataset:
     read: Callable[[Path], Interactions]
     read_split: Callable[[Path], Split] | None = None
     read_titles: Callable[[Path], Titles] | None = None
-    read_truth: Callable[[Path, float | None], Truth] | None = None
     columns: tuple[str, ...] = ("ratings",)
-    """Ratings, times, or an order of each user's interactions."""
+    """Ratings, times, an order of each user's interactions, or truth: a block whose labels are all known."""
     shared_folder: str = ""
     """The folder of the files, if it is not that of the dataset's name."""
 
@@ -102,7 +108,7 @@ class Dataset:
         return self.shared_folder or self.name
 
     def has(self, what: str) -> bool:
-        """Whether it has a column, or a published split, titles, or a truth: a block of known labels."""
+        """Whether it has something of `columns`, a published split, or titles."""
         return what in self.columns or getattr(self, f"read_{what}", None) is not None
 
     def file(self, name: str) -> DataFile:

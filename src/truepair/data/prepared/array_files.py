@@ -87,22 +87,18 @@ def open_array(folder: Path, described: ArrayFile) -> Array:
         size = path.stat().st_size
     except OSError as error:
         raise StorageError(
-            f"{folder} is incomplete: {described.file} cannot be opened ({error.strerror or error}); prepare "
-            "it again."
+            f"{path} cannot be opened ({error.strerror or error}); prepare it again."
         ) from error
     if size != described.bytes:
         raise StorageError(
-            f"{path} has {size:,} bytes, and the manifest says {described.bytes:,}: it has changed since, or "
-            "was not copied whole; prepare it again."
+            f"{path} has {size:,} bytes, not the manifest's {described.bytes:,}; prepare it again."
         )
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # NumPy's parser of headers raises errors of every type
         raise StorageError(f"{path} is damaged: {error!s:.300}; prepare it again.") from error
-    if not isinstance(array, np.ndarray) or (array.dtype.str, array.shape) != (
-        described.dtype,
-        described.shape,
-    ):
+    wanted = described.dtype, described.shape
+    if not isinstance(array, np.ndarray) or (array.dtype.str, array.shape) != wanted:
         raise StorageError(f"{path} is not the array that the manifest describes; prepare it again.")
     return np.asarray(array)
 
@@ -116,6 +112,4 @@ def verify_array(folder: Path, described: ArrayFile) -> None:
     for first in range(0, len(content), _PIECE):
         digest.update(content[first : first + _PIECE].data)
     if digest.hexdigest() != described.digest:
-        raise StorageError(
-            f"{folder / described.file} is damaged: its checksum does not match its values; prepare it again."
-        )
+        raise StorageError(f"{folder / described.file} is damaged: its checksum differs; prepare it again.")

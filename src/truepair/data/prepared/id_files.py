@@ -32,15 +32,11 @@ def id_type(kind: pa.DataType) -> str:
 
 def write_ids(folder: Path, name: str, kind: str, batches: Iterable[pa.Array]) -> list[ArrayFile]:
     """Write sorted ids, of which batches come one after the other as integers or as bytes."""
-    if kind in ("int64", "uint64"):
-        with ArrayWriter(folder, f"{name}/values.npy", kind) as values:
+    if kind not in ("text", "bytes"):
+        dtype, row = (np.uint8, (16,)) if kind == "uuid" else (np.dtype(kind), ())
+        with ArrayWriter(folder, f"{name}/values.npy", dtype, row) as values:
             for batch in batches:
-                values.write(batch.to_numpy())
-            return [values.close()]
-    if kind == "uuid":
-        with ArrayWriter(folder, f"{name}/values.npy", np.uint8, (16,)) as values:
-            for batch in batches:
-                values.write(_bytes_of(batch.cast(pa.large_binary()))[1])
+                values.write(_bytes_of(batch.cast(pa.large_binary()))[1] if row else batch.to_numpy())
             return [values.close()]
     end = 0
     with (

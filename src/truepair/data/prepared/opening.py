@@ -48,10 +48,7 @@ def open_prepared(folder: str | Path, *, verify: bool = False) -> Interactions |
     found = {name: opened.part(name) for name in (manifest.parts if part is None else [part])}
     if verify:
         if opened.log is not None and not _log_in_order(opened.log):
-            raise StorageError(
-                f"{root}/log is damaged: its events are not codes in the order of user and time; prepare it "
-                "again."
-            )
+            raise StorageError(f"{root}/log is damaged: its events are not in order; prepare it again.")
         for name, each in found.items():
             _verify(root / name, each, manifest.parts[name].hash)
     if part is not None or "all" in found:
@@ -80,9 +77,7 @@ def _found(path: Path) -> tuple[Path, str | None]:
         raise StorageError(f"{path} is a file, not a prepared folder; make one with `truepair prepare`.")
     if not path.is_dir():
         raise StorageError(f"there is no prepared folder at {path}; check the path.")
-    raise StorageError(
-        f"{path} has no {NAME}: it is incomplete, or no prepared folder; make one with `truepair prepare`."
-    )
+    raise StorageError(f"{path} has no {NAME}: it is incomplete, or was not made by `truepair prepare`.")
 
 
 class OpenedFolder:
@@ -104,23 +99,13 @@ class OpenedFolder:
         starts, users, items = (arrays.pop(each) for each in ("starts", "users", "items"))
         counts = np.diff(starts)
         if starts[0] != 0 or starts[-1] != known.pairs or (counts < 0).any():
-            raise StorageError(
-                f"{self.root}/{name}/starts.npy is damaged: its values do not rise from 0 to the end."
-            )
-        cached: Json = {"indptr": starts, "user_counts": counts, "item_counts": arrays.pop("popularity")}
-        cached |= {} if known.hash is None else {"hash": known.hash}
+            raise StorageError(f"{self.root}/{name}/starts.npy is damaged: it does not rise to the end.")
+        fields: Json = {"indptr": starts, "user_counts": counts, "item_counts": arrays.pop("popularity")}
+        fields |= {} if known.hash is None else {"hash": known.hash}
+        fields |= {"history": self.manifest.history, "time_kind": self.manifest.time_kind}
         disliked, places = self._arrays.get("disliked"), arrays.pop("places", None)
-        made = trusted_interactions(
-            users,
-            items,
-            self.users,
-            self.items,
-            **arrays,
-            history=self.manifest.history,
-            time_kind=self.manifest.time_kind,
-            disliked=disliked if disliked is not None and len(disliked) else None,
-            **cached,
-        )
+        fields |= {"disliked": disliked if disliked is not None and len(disliked) else None, **arrays}
+        made = trusted_interactions(users, items, self.users, self.items, **fields)
         return made.made_from(Origin(self.manifest.policy, self.log, places))
 
     def _log(self) -> Log:
@@ -139,10 +124,7 @@ class OpenedFolder:
 def _verify(place: Path, found: Interactions, known: str | None) -> None:
     """Raise unless pairs are in range and sorted, counts are theirs, and the hash is the manifest's."""
     if not _in_order(found):
-        raise StorageError(
-            f"{place} is damaged: its pairs are not codes in rising order, or starts or popularity do not "
-            "fit to them; prepare it again."
-        )
+        raise StorageError(f"{place} is damaged: pairs, starts or popularity are wrong; prepare it again.")
     plain = {name: getattr(found, name) for name in (*EXTRA, "time_kind", "disliked")}
     anew = trusted_interactions(found.users, found.items, found.user_ids, found.item_ids, **plain)
     if known is not None and anew.hash != known:

@@ -55,9 +55,7 @@ def write_core(folder: Path, made: Manifest, cores: tuple[int, int], source: str
     what = f"outside the core (users ≥ {cores[0]} items, items ≥ {cores[1]} users)"
     users, items = core_members(pairs, *cores)
     if not users.any():
-        raise InputError(
-            f"{source}: no row is left: all {len(pairs):,} rows are removed ({what}); lower the bound."
-        )
+        raise InputError(f"{source}: no row is left of {len(pairs):,} ({what}); lower the bound.")
     core = _Core(users > 0, items > 0)
     opened = OpenedFolder(folder, made)
     files = _write_ids(folder, "user", made.user_type, opened.users.ids, core.users)

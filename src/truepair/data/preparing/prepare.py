@@ -97,12 +97,8 @@ def _prepare(
     )
     made = after(empty, maps)
     folder, cores = work.folder, options.cores
-    pairs = work.step(
-        "pairs",
-        lambda advance: write_pairs(
-            folder, made, coded_rows(work, staged, options), staged, options, advance
-        ),
-    )
+    rows = coded_rows(work, staged, options)  # read when they are needed
+    pairs = work.step("pairs", lambda advance: write_pairs(folder, made, rows, staged, options, advance))
     work.shrink()
     made = after(made, pairs)
     if cores is not None:
@@ -123,9 +119,8 @@ def _job(source: Source, options: Json, split: list[float | None]) -> Json | Non
     given = {name: repr(value) for name, value in options.items()}
     if (catalogue := options.get("items")) is not None:
         is_file = isinstance(catalogue, str | os.PathLike)
-        given["items"] = repr(
-            _files(expanded(catalogue)) if is_file else IdMap.of(catalogue, "item").digest().hex()
-        )
+        mark = _files(expanded(catalogue)) if is_file else IdMap.of(catalogue, "item").digest().hex()
+        given["items"] = repr(mark)
     return {
         "version": [VERSION, _STEPS],
         "truepair": package_version("truepair"),

@@ -18,7 +18,7 @@ from truepair.data.columns import (
     prints_again,
     timestamps,
 )
-from truepair.data.ids import is_text, to_arrow
+from truepair.data.ids import is_text, plain_type, to_arrow
 from truepair.data.rows.weighting import kind_texts
 from truepair.errors import InputError
 
@@ -55,7 +55,7 @@ class Texts:
             if is_text(found.type) and not raw.typed:
                 kinds = self.kinds.setdefault(role, list(INTEGER_TYPES))
                 self.kinds[role] = [kind for kind in kinds if prints_again(found, kind)]
-            elif _is_unsigned(values):
+            elif plain_type(values.type) == pa.uint64():
                 found = found.cast(pa.uint64())  # another batch may need all of its bits
         elif role == "time":
             found = self._parse_times(raw, values)
@@ -63,8 +63,7 @@ class Texts:
             found = (kind_texts if role == "kind" else numbers)(raw, role, values)
         if (first := self.types.setdefault(role, found.type)) != found.type:
             raise InputError(
-                f"{raw.source}: {role} is {first} in the first rows and {found.type} from {raw.place(0)} on "
-                f"or later; convert the column, or write cast({role} as …) in the query."
+                f"{raw.source}: {role} is {first} first and {found.type} later; convert the column."
             )
         return found
 
@@ -101,8 +100,3 @@ def _can_parse(raw: Raw, text: pa.Array, kind: pa.DataType) -> bool:
     except InputError:
         return False
     return True
-
-
-def _is_unsigned(values: pa.Array) -> bool:
-    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-    return bool(kind == pa.uint64())

@@ -147,9 +147,7 @@ def _connect(path: Path, memory: int, spill: Path) -> DuckDBPyConnection:
     try:
         import duckdb
     except ImportError as error:
-        raise InputError(
-            "prepare needs duckdb, which is not installed: pip install 'truepair[sql]'"
-        ) from error
+        raise InputError("prepare needs duckdb: pip install 'truepair[sql]'") from error
     spill.mkdir(parents=True, exist_ok=True)
     settings: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{(memory - _OWN) // 1_000_000}MB",
@@ -161,9 +159,7 @@ def _connect(path: Path, memory: int, spill: Path) -> DuckDBPyConnection:
         return duckdb.connect(str(path), config=settings)
     except duckdb.Error as error:
         if "lock" in str(error).lower():
-            raise StorageError(
-                f"another process is preparing {path.parent}; wait for it, or choose another folder."
-            ) from error
+            raise StorageError(f"another process is preparing {path.parent}; wait for it.") from error
         for each in (path, path.with_name(f"{path.name}.wal"), path.with_name(_JOURNAL)):
             each.unlink(missing_ok=True)  # damaged: nothing of it can be used
         return duckdb.connect(str(path), config=settings)
@@ -203,6 +199,4 @@ def database_errors(what: str) -> Iterator[None]:
         if not isinstance(error, duckdb.Error | pa.ArrowException | OSError):
             raise
         reason = " ".join(str(error).split())
-        raise StorageError(
-            f"{what}: {reason:.400}; finished steps are kept, and the same command goes on from them."
-        ) from error
+        raise StorageError(f"{what}: {reason:.400}; the same command goes on from there.") from error

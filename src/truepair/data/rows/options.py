@@ -19,7 +19,7 @@ from truepair.data.sources.formats import FORMATS, open_path
 from truepair.data.sources.in_memory import memory_source
 from truepair.data.sources.sql import open_query
 from truepair.data.sources.sql_urls import find_database
-from truepair.errors import InputError, check_choice, check_number, check_whole, settle
+from truepair.errors import InputError, check_choice, check_number, check_type, check_whole, settle
 from truepair.storage.types import Ids, Json, Source
 
 MISSING = ("error", "drop")
@@ -75,21 +75,12 @@ class ReadOptions:
         if self.cores is not None and self.items is not None:
             raise InputError("core removes items, and items adds those that nobody has; use one of them.")
         if self.feedback is None and self.kind is not None and self.kind is not False:
-            raise InputError(
-                f"kind = {self.kind!r} has no effect without feedback; leave it out, or add feedback."
-            )
-        if not isinstance(self.chronological, bool):
-            raise InputError(
-                f"chronological = {self.chronological!r:.60} is not allowed; pass True or False."
-            )
+            raise InputError(f"kind = {self.kind!r} has no effect without feedback; give both or none.")
+        check_type("chronological", self.chronological, bool, "pass True or False")
         if self.chronological and self.half_life is not None:
-            raise InputError(
-                "half_life needs times, and chronological = True gives only an order; use one of them."
-            )
+            raise InputError("half_life needs times, and chronological = True gives only an order; use one.")
         if self.header not in (None, True, False):
-            raise InputError(
-                f"header = {self.header!r} is not allowed; pass True, False, or None to detect it."
-            )
+            raise InputError(f"header = {self.header!r} is unknown; pass True, False, or None to detect it.")
         if self.format is not None:
             check_choice("format", self.format, FORMATS)
 
@@ -144,15 +135,12 @@ class ReadOptions:
             for name in ("format", "header", "encoding"):
                 if (value := getattr(self, name)) != getattr(ReadOptions, name):
                     raise InputError(
-                        f"{name} = {value!r} works with files only, and {database.shown} is a database; "
-                        "leave it out."
+                        f"{name} = {value!r} is for files, and {database.shown} is a database; leave it out."
                     )
             return open_query(database, self.query)
         if self.query is not None:
             what = source if is_text else f"a {type(source).__name__}"
-            raise InputError(
-                f"query needs a database, and the source is {what}; leave it out, or give a URL."
-            )
+            raise InputError(f"query needs a database, not {what}; leave it out, or give a URL.")
         if not is_text:
             return memory_source(source)
         names = frozenset(column for column in self._columns.values() if isinstance(column, str))
@@ -169,20 +157,15 @@ class ReadOptions:
             if (value := getattr(self, option)) is not None and role not in at:
                 shown = f"{value:g}" if role == "rating" and option != "duplicates" else repr(value)
                 raise InputError(
-                    f"{option} = {shown} needs a {role} column, and no column of {raw.source} is recognised "
-                    f"as one; its columns are {', '.join(map(repr, raw.names))}. "
-                    f"Pass {role}=<name or position>."
+                    f"{option} = {shown} needs a {role} column, and {raw.source} has none among "
+                    f"{', '.join(map(repr, raw.names))}. Pass {role}=<name or position>."
                 )
         if self.chronological and "time" in at:
             raise InputError(
-                f"chronological = True makes the order of rows the time, but {raw.source} has the time "
-                f"column {raw.names[at['time']]!r}; leave out chronological, or pass time=False."
+                f"chronological = True: {raw.source} has the times {raw.names[at['time']]!r}; use time=False."
             )
         if self.chronological and raw.order == "none":
-            raise InputError(
-                f"chronological = True: {raw.source} is a matrix, and its entries have no order; leave it "
-                "out."
-            )
+            raise InputError(f"chronological = True: {raw.source} is a matrix without order; leave it out.")
         return at
 
 

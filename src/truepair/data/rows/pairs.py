@@ -21,8 +21,6 @@ from truepair.data.rows.weighting import clock_of, decay_of, pair_weights, row_s
 DUPLICATES = ("last", "first", "max", "strongest", "sum", "error")
 """Policies for rows that repeat a pair."""
 
-_AT_ONCE = 1 << 20  # keys
-
 _DECIDED_BY = {"max": ("rating", "time"), "strongest": ("strength", "weight", "time"), "error": ()}
 """Policy -> columns whose highest value decides, in order; the default is the time, then the row."""
 
@@ -66,18 +64,9 @@ def interactions_of(log: Log, history: tuple[Step, ...] = ()) -> Interactions:
         keys, extra = merged.keys, merged.columns
     extra.pop("decayed", None)
     users, items = codes_of(keys, len(log.item_ids))
+    fields = {**extra, "history": history, "time_kind": log.time_kind, "origin": Origin(policy, log)}
     disliked = disliked if disliked is not None and len(disliked) else None
-    return trusted_interactions(
-        users,
-        items,
-        log.user_ids,
-        log.item_ids,
-        **extra,
-        history=history,
-        time_kind=log.time_kind,
-        disliked=disliked,
-        origin=Origin(policy, log),
-    )
+    return trusted_interactions(users, items, log.user_ids, log.item_ids, disliked=disliked, **fields)
 
 
 def merge(keys: Codes, extra: Mapping[str, Values], policy: Policy) -> Merged:
@@ -105,12 +94,8 @@ def merge(keys: Codes, extra: Mapping[str, Values], policy: Policy) -> Merged:
 
 
 def codes_of(keys: Codes, n_items: int) -> tuple[Codes, Codes]:
-    """Users and items of the keys, which are overwritten."""
-    users = keys // n_items  # NumPy divides by one number fast; for remainders it does not
-    for first in range(0, len(keys), _AT_ONCE):
-        some = slice(first, first + _AT_ONCE)
-        keys[some] -= users[some] * n_items
-    return users, keys
+    """Users and items of the keys, which are overwritten: they may take much memory."""
+    return np.divmod(keys, n_items, out=(np.empty_like(keys), keys))
 
 
 def has_ties(users: Codes, time: Values) -> bool:

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from truepair.data.columns import Raw, timestamps
+from truepair.data.columns import Raw, converted, timestamps
 from truepair.data.durations import UNITS, total_seconds, units_per_second
-from truepair.data.ids import is_text, to_arrow
+from truepair.data.ids import to_arrow
 from truepair.data.interactions import Step
 from truepair.data.log import Mask, Policy, Values
 from truepair.errors import InputError, check_number, check_type
@@ -51,8 +51,7 @@ class Clock(NamedTuple):
         """The error of a time after now."""
         moment, now = moment_text(float(found) / self.per_second), moment_text(self.now)
         return InputError(
-            f"{source}: time {found} at {place} ({moment}) is after now = {now}; correct it, or pass a later "
-            "now=…."
+            f"{source}: time {found} at {place} ({moment}) is after now = {now}; correct it, or pass now=…."
         )
 
 
@@ -147,9 +146,7 @@ def check_policy(policy: Policy) -> None:
         return
     cap = re.fullmatch(r"cap:(\d{1,15}(?:\.\d{1,15})?)", counts) if isinstance(counts, str) else None
     if cap is None or not float(cap[1]):
-        raise InputError(
-            f"counts = {counts!r:.60} is not known; use 'log' (1 + log(count)), or 'cap:10' (10 at most)."
-        )
+        raise InputError(f"counts = {counts!r:.60} is not known; use 'log', or 'cap:10' (10 at most).")
 
 
 def clock_of(policy: Policy, newest: float, raw: Raw) -> Clock:
@@ -170,7 +167,7 @@ def given_now(policy: Policy, raw: Raw) -> float | None:
         found = timestamps(raw, "now", [policy.now])
     except InputError:
         raise InputError(
-            f"now = {policy.now!r:.60} is no time; give a date such as '2024-05-31', or a number."
+            f"now = {policy.now!r:.60} is no time; give a date, 2024-05-31, or a number."
         ) from None
     return float(found.to_numpy()[0])
 
@@ -185,10 +182,7 @@ def decay_of(policy: Policy, times: Values, clock: Clock) -> Floats:
 def pair_weights(policy: Policy, total: Values, decayed: Values | None) -> Values:
     """The weight of each pair, from the sum of its rows' weights and of their decayed weights."""
     if policy.counts == "log" and total.min() < 1:
-        raise InputError(
-            f"counts = 'log' takes the logarithm of counts, and the lowest weight of a pair is "
-            f"{total.min():g}; give counts of 1 or more, or use 'cap:10'."
-        )
+        raise InputError(f"counts = 'log' needs counts of 1 or more, not {total.min():g}; use 'cap:10'.")
     return row_strength(policy, total, decayed)
 
 
@@ -210,8 +204,7 @@ def seconds_of(half_life: str) -> float:
     seconds = total_seconds(half_life) if isinstance(half_life, str) else None
     if seconds is None:
         raise InputError(
-            f"half_life = {half_life!r:.60} is no time; give a number and one of the units "
-            f"{', '.join(UNITS)}, such as '90d'."
+            f"half_life = {half_life!r:.60} is no time; give one such as '90d' (units: {', '.join(UNITS)})."
         )
     return seconds
 
@@ -220,8 +213,7 @@ def clock_unit(newest: float, source: str) -> float:
     """Units of times since 1970 in a second: their size says whether they are seconds, or ms, µs or ns."""
     if (per_second := units_per_second(newest)) is None:
         raise InputError(
-            f"{source}: the newest time is {newest:g}, and half_life needs dates, or times since 1970 in "
-            "seconds, ms, µs or ns; convert the column."
+            f"{source}: the newest time is {newest:g}; half_life needs dates or times since 1970."
         )
     return per_second
 
@@ -240,13 +232,8 @@ def moment_text(seconds: float) -> str:
 
 def kind_texts(raw: Raw, role: str, values: object) -> pa.Array:
     """Kinds as text; empty text is missing."""
-    array = to_arrow(values, role)
-    if not is_text(array.type):
-        try:
-            array = array.cast(pa.large_string())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise InputError(f"{raw.source}: kind of type {array.type} cannot be used: {error}.") from error
-    text = pc.utf8_trim_whitespace(array.cast(pa.large_string()))
+    array = converted(raw, role, to_arrow(values, role), pa.large_string())
+    text = pc.utf8_trim_whitespace(array)
     return pc.if_else(pc.equal(text, ""), None, text)
 
 

@@ -109,8 +109,7 @@ class File:
 
 def _as_utf8(content: bytes, encoding: str, path: Path) -> bytes:
     unknown = InputError(
-        f"encoding = {encoding!r} is not known as an encoding of files; "
-        "use e.g. 'utf-8', 'utf-16' or 'latin-1'."
+        f"encoding = {encoding!r} is no encoding of files; use e.g. 'utf-8', 'utf-16' or 'latin-1'."
     )
     try:
         name = codecs.lookup(encoding).name
@@ -127,8 +126,7 @@ def _as_utf8(content: bytes, encoding: str, path: Path) -> bytes:
     except UnicodeDecodeError as error:
         if b"\0" in content[:HEAD] and not content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise InputError(
-                f"{path} is not a table: it is binary, and neither Parquet nor Arrow; give a table, such as "
-                "a CSV or Parquet file."
+                f"{path} is binary, and neither Parquet nor Arrow; give a table, such as a CSV file."
             ) from error
         other = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "latin-1"
         line = content.count(b"\n", 0, error.start) + 1
@@ -138,8 +136,7 @@ def _as_utf8(content: bytes, encoding: str, path: Path) -> bytes:
         ) from error
     except UnicodeEncodeError as error:  # half a character, which UTF-7 can write down
         raise InputError(
-            f"{path} contains half a surrogate pair, which is no character, if it is read as {encoding}; "
-            "pass the encoding it was written in."
+            f"{path} has half a surrogate pair as {encoding}; pass the encoding it was written in."
         ) from error
 
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from truepair.data.columns import BY_POSITION, Raw
-from truepair.data.ids import to_arrow
 from truepair.data.sources.file_opening import File, read_errors
 from truepair.data.sources.in_memory import matrix_source
 from truepair.data.sources.text import (
@@ -89,22 +88,18 @@ def _folder(path: Path, format: str | None) -> Raw:
     inside = [(file, file.relative_to(path).parts) for file in sorted(path.rglob("*")) if file.is_file()]
     files = [file for file, parts in inside if not any(part.startswith((".", "_")) for part in parts)]
     kinds = {SUFFIXES.get(file.suffix.lower(), "other") for file in files}
-    if len(kinds) == 1 and (kind := format or kinds.pop()) in ("parquet", "arrow"):
-        return _dataset(files, kind, path)
+    if len(kinds) == 1 and (format or kinds.pop()) == "parquet":
+        return _parquet(files, path)
     found = Counter(file.suffix or "no suffix" for file in files)
     listed = ", ".join(f"{count} {suffix}" for suffix, count in found.most_common(8)) or "no data files"
-    raise InputError(
-        f"{path} is a folder with {listed}; a folder must contain files of one format, Parquet or Arrow. "
-        "Pass the path of one file."
-    )
+    raise InputError(f"{path} is a folder with {listed}, not of Parquet files alone; pass one file.")
 
 
 def _missing_path(path: Path) -> InputError:
     if not path.parent.is_dir():
         return InputError(f"{path} does not exist, nor does the folder {path.parent}.")
-    return InputError(
-        f"{path} does not exist." + did_you_mean(path.name, (other.name for other in path.parent.iterdir()))
-    )
+    near = did_you_mean(path.name, (other.name for other in path.parent.iterdir()))
+    return InputError(f"{path} does not exist.{near}")
 
 
 def _arrow(file: File) -> Raw:
@@ -113,19 +108,18 @@ def _arrow(file: File) -> Raw:
     with read_errors(path, "a plain file"), path.open("rb") as beginning:
         is_file = beginning.read(6) == b"ARROW1"
     what = "arrow data" if is_file else "an Arrow stream"
+    opener = pa.ipc.open_file if is_file else pa.ipc.open_stream
     with read_errors(path, what), pa.OSFile(str(path)) as source:
-        opened = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(source, options=_one_thread())
-        names, table = opened.schema.names, None if is_file else opened.read_all()
-        if table is not None:
-            _validate(table)
+        names = opener(source).schema.names
 
     def read(positions: Sequence[int]) -> Sequence[pa.ChunkedArray]:
-        with read_errors(path, what):
-            order = sorted(positions)
-            some = _ipc_table(path, order) if table is None else table.select(order)
-            found = dict(zip(order, some.columns, strict=True))
-        _refuse_intervals(some.schema, path)
-        return [found[at] for at in positions]
+        order = sorted(positions)
+        options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=order)
+        with read_errors(path, what), pa.OSFile(str(path)) as source:
+            table = opener(source, options=options).read_all()
+            _validate(table)
+        _refuse_intervals(table.schema, path)
+        return [table.column(order.index(at)) for at in positions]
 
     return Raw(str(path), names, read)
 
@@ -135,25 +129,15 @@ def _refuse_intervals(schema: pa.Schema, path: Path) -> None:
     for field in schema:
         if any(name in str(field.type) for name in ("day_time_interval", "month_interval")):
             raise InputError(
-                f"{path}: column {field.name!r} of type {field.type} cannot be read; name another column, or "
-                "leave it out, such as time=False."
+                f"{path}: column {field.name!r} of type {field.type} is not read; leave it out: time=False."
             )
 
 
-def _ipc_table(path: Path, positions: Sequence[int] | None = None) -> pa.Table:
-    """The columns of an Arrow file at these positions, or all of them.
-
-    Arrow trusts its files, and a wrong offset in one is a crash later, so it is validated. The scanner of
-    datasets crashes on some damaged files already while it reads; this reader does not.
-    """
-    with pa.OSFile(str(path)) as source:
-        table = pa.ipc.open_file(source, options=_one_thread(positions)).read_all()
-    _validate(table)
-    return table
-
-
 def _validate(table: pa.Table) -> None:
-    """Raise if offsets, indices or text are wrong; names of time zones, too, which Arrow does not check."""
+    """Raise if offsets, indices or text are wrong; names of time zones, too, which Arrow does not check.
+
+    Arrow trusts its files, and a wrong offset in one is a crash later.
+    """
     table.validate(full=True)
     for kind in table.schema.types:
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -161,34 +145,18 @@ def _validate(table: pa.Table) -> None:
             str(kind.tz)
 
 
-def _one_thread(positions: Sequence[int] | None = None) -> pa.ipc.IpcReadOptions:
-    chosen = None if positions is None else list(positions)
-    return pa.ipc.IpcReadOptions(use_threads=False, included_fields=chosen)
-
-
-def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
+def _parquet(files: list[Path], source: Path) -> Raw:
+    """A file, or all files of a folder, whose names may have columns as in Hive: day=2024-01-01/0.parquet."""
     import pyarrow.dataset as pa_dataset  # imported here because it loads pandas where that is installed
 
-    what = f"{kind} data"
+    what = "parquet data"
     with read_errors(source, what):
         folder = {"partitioning": "hive", "partition_base_dir": str(source)} if source.is_dir() else {}
-        data = pa_dataset.dataset([str(path) for path in files], format=kind, **folder)
+        data = pa_dataset.dataset([str(path) for path in files], format="parquet", **folder)
         names = data.schema.names
 
     # without a buffer of what comes next, which helps with remote files only
     plain = {"fragment_scan_options": pa_dataset.ParquetFragmentScanOptions(pre_buffer=False)}
-
-    def read_arrow(chosen: list[str]) -> pa.Table:
-        parts = []
-        for fragment in data.get_fragments():
-            part = _ipc_table(Path(fragment.path))
-            for name, value in pa_dataset.get_partition_keys(fragment.partition_expression).items():
-                if name not in part.column_names:
-                    kept = pa.repeat(pa.scalar(value, data.schema.field(name).type), len(part))
-                    part = part.append_column(name, kept)
-            found = [name for name in chosen if name in part.column_names]
-            parts.append(pa.table({name: to_arrow(part[name], name) for name in found}))
-        return pa.concat_tables(parts, promote_options="permissive").select(chosen)
 
     def batches(positions: Sequence[int]) -> Iterator[Sequence[pa.Array]]:
         chosen = [names[at] for at in positions]
@@ -203,13 +171,12 @@ def _dataset(files: list[Path], kind: str, source: Path) -> Raw:
             yield [batch.column(name) for name in chosen]
 
     def read(positions: Sequence[int]) -> Sequence[pa.ChunkedArray]:
-        chosen = [names[at] for at in positions]
         with read_errors(source, what):
-            table = data.to_table(columns=chosen, **plain) if kind == "parquet" else read_arrow(chosen)
+            table = data.to_table(columns=[names[at] for at in positions], **plain)
             _validate(table)
             return list(table.columns)
 
-    return Raw(str(source), names, read, batches=batches if kind == "parquet" else None)
+    return Raw(str(source), names, read, batches=batches)
 
 
 def _npz(file: File) -> Raw:
@@ -219,33 +186,16 @@ def _npz(file: File) -> Raw:
     for name in ("shape", "indptr", "indices", "row", "col", "coords", "offsets"):
         if name in parts and parts[name].dtype.kind not in "iu":
             raise InputError(
-                f"{file.path}: {name} holds {parts[name].dtype}, not integers; "
-                "save a matrix with scipy.sparse.save_npz."
+                f"{file.path}: {name} is {parts[name].dtype}, not integers; use scipy.sparse.save_npz."
             )
-    layout = None if "format" in parts else _layout(parts, file.path)
-    matrix: Any
+    if "format" not in parts:
+        raise InputError(f"{file.path} contains {sorted(parts)}; save a matrix with scipy.sparse.save_npz.")
     with read_errors(file.path, what):
-        if layout is None:
-            matrix = sp.load_npz(io.BytesIO(content))
-        else:
-            arrays = (parts["data"], parts["indices"], parts["indptr"])
-            matrix = layout(arrays, shape=tuple(parts["shape"].tolist()))
+        matrix: Any = sp.load_npz(io.BytesIO(content))
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)
         matrix = matrix.tocoo() if matrix.ndim == 2 else matrix
     return matrix_source(matrix, str(file.path))
-
-
-def _layout(parts: dict[str, Any], path: Path) -> Callable[..., Any]:
-    """The layout of a matrix saved as bare arrays: the length of `indptr` decides between CSR and CSC."""
-    if {"data", "indices", "indptr", "shape"} - set(parts):
-        raise InputError(
-            f"{path} contains the arrays {sorted(parts)}; save a matrix with scipy.sparse.save_npz."
-        )
-    shape, pointers = parts["shape"].ravel().tolist(), parts["indptr"].size - 1
-    if len(shape) != 2 or shape[0] == shape[1] or pointers not in shape:
-        raise InputError(f"{path} does not say its layout (csr or csc); save it with scipy.sparse.save_npz.")
-    return sp.csr_array if pointers == shape[0] else sp.csc_array
 
 
 FORMATS: dict[str, Callable[[File], Raw]] = {
@@ -255,7 +205,7 @@ FORMATS: dict[str, Callable[[File], Raw]] = {
     "movielens": read_movielens,
     "adjacency": read_adjacency,
     "recbole": read_recbole,
-    "parquet": lambda file: _dataset([file.path], "parquet", file.path),
+    "parquet": lambda file: _parquet([file.path], file.path),
     "arrow": _arrow,
     "npz": _npz,
 }

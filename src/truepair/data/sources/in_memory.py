@@ -74,22 +74,15 @@ def _arrays(source: str, names: Sequence[str], arrays: Sequence[object]) -> Raw:
 
 def _array(array: Array) -> Raw:
     if isinstance(array, np.ma.MaskedArray):
-        raise InputError(
-            "a masked array cannot be read; pass the rows without masked values as a plain array."
-        )
+        raise InputError("a masked array cannot be read; pass the rows without masked values.")
     if array.dtype.names is not None:
         flat = array.reshape(-1)
         return _arrays("the array", array.dtype.names, [flat[name] for name in array.dtype.names])
     if array.ndim == 2 and 2 <= array.shape[1] <= len(BY_POSITION):
         return _arrays("the array", BY_POSITION, list(np.asarray(array).T))
-    hint = (
-        "It looks like a users x items matrix: pass scipy.sparse.csr_array(array). "
-        if array.ndim == 2
-        else ""
-    )
     raise InputError(
-        f"an array of shape {array.shape} cannot be read as columns (user, item, rating, time). {hint}"
-        "Allowed are arrays of 2 to 4 columns and structured arrays."
+        f"an array of shape {array.shape} has not 2 to 4 columns (user, item, rating, time); if it is a "
+        "users x items matrix, pass scipy.sparse.csr_array(array)."
     )
 
 
@@ -98,8 +91,7 @@ def _table(source: Table) -> Raw:
         table = source if isinstance(source, pa.Table) else pa.table(without_index(source))
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InputError(
-            f"the {type(source).__name__} cannot be read as a table: {error}. "
-            "Pass only the columns that are needed; each must have one type."
+            f"the {type(source).__name__} cannot be read as a table: {error}. Pass only the columns needed."
         ) from error
     return Raw("the table", table.column_names, lambda positions: [table.column(at) for at in positions])
 

@@ -69,16 +69,12 @@ def _query(database: Database, query: str | None) -> str:
     example = 'query="select user_id, item_id from clicks"'
     if query is None and database.table is None:
         raise InputError(
-            f"{database.shown} is a database; pass {example}, or name a table at the end of its URL: "
-            f"{database.shown}#clicks."
+            f"{database.shown} is a database; pass {example}, or name a table: {database.shown}#clicks."
         )
     if query is None:
         return f"select * from {quoted_name(str(database.table))}"
     if database.table is not None:
-        raise InputError(
-            f"{database.shown}: the URL names the table {database.table!r}, and there is a query; "
-            "leave out one of them."
-        )
+        raise InputError(f"{database.shown}: the URL has the table {database.table!r}; drop it or the query.")
     check_type("query", query, str, f"pass text: {example}")
     if not query.strip() or "\0" in query:
         raise InputError(f"query = {query!r:.60} is no query; pass {example}.")
@@ -91,8 +87,12 @@ def quoted_name(name: str) -> str:
     >>> print(quoted_name('shop.my "clicks"; drop table x'))
     "shop"."my ""clicks""; drop table x"
     """
-    parts = parts_of(name)
-    return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+    return ".".join(map(quoted, parts_of(name)))
+
+
+def quoted(name: str) -> str:
+    """The name of a column for SQL."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def parts_of(name: str) -> list[str]:
@@ -101,8 +101,7 @@ def parts_of(name: str) -> list[str]:
     parts = name.split(".")
     if len(parts) > 2 or not all(part.strip() for part in parts) or "\0" in name:
         raise InputError(
-            f"{name!r:.80} is not the name of a table; allowed are 'table' and 'schema.table'. "
-            "For other names, write a query or make a view."
+            f"{name!r:.80} is not the name of a table: 'table' or 'schema.table'; for others, write a query."
         )
     return parts
 
@@ -169,9 +168,7 @@ def _imported(module: str, database: Database) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0].replace("_", "-")
-        raise InputError(
-            f"{database.shown} needs {package}, which is not installed: pip install 'truepair[sql]'"
-        ) from error
+        raise InputError(f"{database.shown} needs {package}: pip install 'truepair[sql]'") from error
 
 
 def _reader(database: Database, query: str, opened: ExitStack) -> pa.RecordBatchReader:

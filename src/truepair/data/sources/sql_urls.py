@@ -71,9 +71,7 @@ def find_database(source: str | os.PathLike[str]) -> Database | None:
 def check_no_url(path: Path) -> None:
     """Raise if a path is the URL of a database; the message does not show it: it may have a password."""
     if _PATH_OF_URL.match(str(path)):
-        raise InputError(
-            "the URL of a database cannot be used as a path here; give a file, or a URL as text."
-        )
+        raise InputError("the URL of a database cannot be a path here; give a file, or a URL as text.")
 
 
 def engine_of(path: Path) -> str | None:

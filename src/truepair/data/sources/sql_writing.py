@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -10,9 +9,18 @@ from contextlib import ExitStack
 import pyarrow as pa
 
 from truepair.data.sources.in_memory import without_index
-from truepair.data.sources.sql import Connection, check_file, connect, errors_of, parts_of, quoted_name
+from truepair.data.sources.sql import (
+    Connection,
+    check_file,
+    connect,
+    errors_of,
+    parts_of,
+    quoted,
+    quoted_name,
+)
 from truepair.data.sources.sql_urls import Database, is_url, parse_url
 from truepair.errors import InputError, StorageError
+from truepair.storage.plain_values import as_json, as_text
 from truepair.storage.types import Table
 
 
@@ -61,22 +69,17 @@ def check_target(url: str, name: str, columns: Sequence[str]) -> Database:
 def target(url: str, name: str) -> Database:
     """The database of a URL to write to; both are checked, without connecting."""
     if not is_url(url):
-        raise InputError(
-            f"{str(url)!r:.80} is not the URL of a database; give one, such as sqlite:///shop.db."
-        )
+        raise InputError(f"{str(url)!r:.80} is not the URL of a database, such as sqlite:///shop.db.")
     database = parse_url(url)
     if database.table is not None:
         raise InputError(
-            f"{database.shown}: #{database.table} names a table to read; the table to write is a name of its "
-            f"own: {database.table!r}."
+            f"{database.shown}: #{database.table} is for reading; give the name apart: {database.table!r}."
         )
     parts_of(name)
     if database.path is not None and database.path.exists():
         check_file(database)
     elif database.path is not None and not database.path.parent.is_dir():
-        raise InputError(
-            f"{database.shown}: there is no folder {database.path.parent}; make it, or correct the path."
-        )
+        raise InputError(f"{database.shown}: there is no folder {database.path.parent}; make it first.")
     return database
 
 
@@ -106,11 +109,6 @@ def _commit(connection: Connection) -> None:
     owner.commit()
 
 
-def quoted(name: str) -> str:
-    """The name of a column for SQL."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
@@ -120,33 +118,17 @@ def _literal(text: str) -> str:
 
 def _columns_there(connection: Connection, database: Database, name: str) -> list[str]:
     """The columns of a table; empty if there is no such table."""
-    connection.execute(_QUESTIONS[database.engine](name))
+    *schema, table = map(_literal, parts_of(name))
+    questions = {
+        "postgresql": "select attname::text from pg_attribute where attnum > 0 and not attisdropped "
+        f"and attrelid = to_regclass({_literal(quoted_name(name))}) order by attnum",
+        "sqlite": f"select name from pragma_table_info({', '.join([table, *schema])})",
+        "duckdb": "select column_name from duckdb_columns() where database_name = current_database() "
+        f"and lower(schema_name) = lower({schema[0] if schema else 'current_schema()'}) "
+        f"and lower(table_name) = lower({table}) order by column_index",
+    }
+    connection.execute(questions[database.engine])
     return [row[0] for row in connection.fetchall()]
-
-
-def _ask_postgresql(name: str) -> str:
-    return (
-        f"select attname::text from pg_attribute where attrelid = to_regclass({_literal(quoted_name(name))}) "
-        "and attnum > 0 and not attisdropped order by attnum"
-    )
-
-
-def _ask_sqlite(name: str) -> str:
-    arguments = ", ".join(_literal(part) for part in reversed(parts_of(name)))
-    return f"select name from pragma_table_info({arguments})"
-
-
-def _ask_duckdb(name: str) -> str:
-    *schema, table = parts_of(name)
-    where = _literal(schema[0]) if schema else "current_schema()"
-    return (
-        "select column_name from duckdb_columns() where database_name = current_database() "
-        f"and lower(schema_name) = lower({where}) and lower(table_name) = lower({_literal(table)}) "
-        "order by column_index"
-    )
-
-
-_QUESTIONS = {"postgresql": _ask_postgresql, "sqlite": _ask_sqlite, "duckdb": _ask_duckdb}
 
 
 def _check_columns(database: Database, name: str, there: Sequence[str], columns: Iterable[str]) -> None:
@@ -173,8 +155,7 @@ class _Rows:
             self.source = source if is_reader else pa.RecordBatchReader.from_stream(source)
         except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise InputError(
-                f"a {type(table).__name__} cannot be written as a table: {error}. Give a table (pandas, "
-                "polars, DuckDB, pyarrow) or a dict of columns of one length."
+                f"a {type(table).__name__} cannot be written: {error}. Give a table, or a dict of columns."
             ) from error
         self.schema = self.source.schema
         if not self.schema.names or len(set(self.schema.names)) < len(self.schema.names):
@@ -194,7 +175,11 @@ class _Rows:
                 for batch in self.source:
                     self.count += len(batch)
                     made = [
-                        pa.array(map(convert, column.to_pylist()), pa.large_string()) if convert else column
+                        pa.array(
+                            [v if v is None else convert(v) for v in column.to_pylist()], pa.large_string()
+                        )
+                        if convert
+                        else column
                         for column, convert in zip(batch.columns, texts.values(), strict=True)
                     ]
                     yield pa.record_batch(made, schema=kinds)
@@ -205,18 +190,8 @@ class _Rows:
         return pa.RecordBatchReader.from_batches(kinds, batches())
 
 
-def _convert(kind: pa.DataType, engine: str) -> Callable[[object], str | None] | None:
+def _convert(kind: pa.DataType, engine: str) -> Callable[[object], str] | None:
     """What makes text of values that an engine cannot have: lists become JSON, SQLite has no UUIDs."""
     if pa.types.is_nested(kind):
-        return _json
-    return _as_text if kind == pa.uuid() and engine == "sqlite" else None
-
-
-def _json(value: object) -> str | None:
-    return None if value is None else json.dumps(value, ensure_ascii=False, default=_as_text)
-
-
-def _as_text(value: object) -> str | None:
-    if value is None:
-        return None
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+        return as_json
+    return as_text if kind == pa.uuid() and engine == "sqlite" else None

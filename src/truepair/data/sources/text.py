@@ -157,9 +157,7 @@ class _Lines:
             lines.extend(line for line, _ in self.records(strict=True))
         except csv.Error as error:
             if "unexpected end of data" in str(error):
-                raise InputError(
-                    f"{self.path}: a quote after line {lines[-1]} is never closed; close it or remove it."
-                ) from error
+                raise InputError(f"{self.path}: a quote after line {lines[-1]} is open; close it.") from error
 
     def records(self, size: int | None = None, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
         """(physical line, cells) of each nonblank record. Slow: used for first lines and for errors."""

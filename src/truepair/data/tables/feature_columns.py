@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from truepair.data.columns import TIME_TYPES
-from truepair.data.ids import is_text, to_arrow
+from truepair.data.ids import cast_or_none, is_text, to_arrow
 from truepair.data.log import Mask
 from truepair.errors import InputError, check_number
 from truepair.storage.types import Json
@@ -214,12 +214,8 @@ def plain_column(column: pa.ChunkedArray | pa.Array, name: str, kind: str, where
 
 def _times_of_text(text: pa.Array) -> pa.Array | None:
     """ISO dates and times as timestamps; None if some text is not one."""
-    for kind in filter(pa.types.is_timestamp, TIME_TYPES):
-        try:
-            return text.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-    return None
+    found = (cast_or_none(text, kind) for kind in TIME_TYPES if pa.types.is_timestamp(kind))
+    return next((times for times in found if times is not None), None)
 
 
 def _seconds(array: pa.Array) -> pa.Array:
@@ -265,7 +261,6 @@ def _vectors(name: str, column: pa.Array, where: Place, size: int | None) -> tup
     bad = np.flatnonzero(~np.isfinite(np.where(present[:, None], values, 0.0)).all(axis=1))
     if len(bad):
         raise InputError(
-            f"{where.source}: {name!r} holds NaN or infinity for {where.row(bad[0])}; correct it, "
-            "leave it empty (null), or leave the column out."
+            f"{where.source}: {name!r} holds NaN or infinity for {where.row(bad[0])}; correct it or use null."
         )
     return np.where(present[:, None], values, 0.0), present

@@ -55,8 +55,7 @@ class FeatureEncoding:
             left = ", ".join(repr(name) for at, name in enumerate(names) if at != table.id_column) or "none"
             raise InputError(
                 f"{table.source} has no column that gives features; beside the {role}, it has {left}. Give "
-                "text or lists of text of which several rows have the same, numbers that differ, or lists of "
-                "numbers."
+                "text or lists of text that rows share, numbers that differ, or lists of numbers."
             )
         return FeatureEncoding(used)
 
@@ -68,8 +67,7 @@ class FeatureEncoding:
             if column.name not in table.table.column_names:
                 names = ", ".join(map(repr, table.table.column_names))
                 raise InputError(
-                    f"{table.source} has no column {column.name!r}, which the model was fitted with; its "
-                    f"columns are {names}. Add it; it may be empty."
+                    f"{table.source} has no column {column.name!r} of the model, but {names}. Add it."
                 )
             values = table.table.column(column.name).combine_chunks().take(some)
             plain = plain_column(values, column.name, column.kind, where)
@@ -128,8 +126,7 @@ class Features:
             shown, more = ", ".join(map(repr, ids.outside(missing[:5]).to_pylist())), len(missing) - 5
             raise InputError(
                 f"{table.source} has no row for {len(missing):,} {role}s of the interactions: "
-                f"{shown}{f' and {more:,} more' if more > 0 else ''}; add them (cells may be empty), or "
-                f"remove the interactions of these {role}s."
+                f"{shown}{f' and {more:,} more' if more > 0 else ''}; add them (cells may be empty)."
             )
         encoding = FeatureEncoding.fitted(table, rows[trained & (rows >= 0)], role)
         rows = np.where(trained, rows, -1) if role == "item" else rows

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from truepair.data.columns import MISSING_TEXT, Raw, identifiers, role_of
-from truepair.data.ids import Codes, IdMap, is_text, to_arrow
+from truepair.data.ids import Codes, IdMap, cast_or_none, is_text, to_arrow
 from truepair.data.rows.options import ReadOptions
 from truepair.errors import InputError
 from truepair.storage.types import Table
@@ -39,8 +39,7 @@ class IdTable:
         """
         if not isinstance(source, str | os.PathLike | Mapping) and not hasattr(source, "__arrow_c_stream__"):
             raise InputError(
-                f"{parameter} is a {type(source).__name__}, which cannot be used here; give a path, a table "
-                f"(pandas, polars, DuckDB, pyarrow) or a dict of columns, {_one_row(role)}."
+                f"{parameter} is a {type(source).__name__}, not a table; give a path, a table or a dict."
             )
         with closing(ReadOptions().open(source)) as raw:
             found = zip(raw.names, raw.read(range(len(raw.names))), strict=True)
@@ -74,7 +73,7 @@ def _id_column(raw: Raw, role: str) -> int:
     names = ", ".join(map(repr, raw.names)) or "none"
     how = "no column that is recognised" if not places else f"{len(places)} columns that are recognised"
     raise InputError(
-        f"{raw.source} has {how} as the {role}; its columns are {names}. Name the one with the ids {role!r}."
+        f"{raw.source} has {how} as the {role}; its columns are {names}. Name that of the ids {role!r}."
     )
 
 
@@ -92,12 +91,8 @@ def _check_distinct(raw: Raw, ids: pa.Array, role: str) -> None:
     if (repeated := np.flatnonzero(times > 1)).size:
         shown = ", ".join(map(repr, distinct.outside(repeated[:5]).to_pylist()))
         raise InputError(
-            f"{raw.source} has several rows for {len(repeated):,} {role}s: {shown}; keep {_one_row(role)}."
+            f"{raw.source} has several rows for {len(repeated):,} {role}s: {shown}; keep one row."
         )
-
-
-def _one_row(role: str) -> str:
-    return "one row an item" if role == "item" else "one row a user"
 
 
 def typed_text(text: pa.Array) -> pa.Array:
@@ -107,10 +102,7 @@ def typed_text(text: pa.Array) -> pa.Array:
     if text.null_count == len(text):
         return text
     for kind in (pa.int64(), pa.float64(), pa.bool_()):
-        try:
-            values = text.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-        same = kind != pa.int64() or values.cast(text.type).equals(text)
-        return values if same else text
+        if (values := cast_or_none(text, kind)) is not None:
+            same = kind != pa.int64() or values.cast(text.type).equals(text)
+            return values if same else text
     return text

@@ -24,10 +24,7 @@ from truepair.storage.types import Table
 def add_items(model: Model, source: Table, popularity: float | None) -> Model:
     """The model with the items of the table that it has no vector for; see `Recommender.add_items`."""
     if not model.spec.is_trained:
-        raise InputError(
-            f"encoder = {model.spec.encoder} has no vectors that features could be mapped to; to add items, "
-            "use 'hybrid' or another encoder that is trained."
-        )
+        raise InputError(f"encoder = {model.spec.encoder} has no vectors of items; use one that is trained.")
     expected = _expected_count(model, popularity)
     table = IdTable.read(source, model.seen.item_ids, "item", "items")
     rows = _new_rows(model, table)
@@ -39,10 +36,8 @@ def add_items(model: Model, source: Table, popularity: float | None) -> Model:
     without = np.flatnonzero(np.diff(matrix.indptr) == 0)
     if len(without):
         names = ", ".join(map(repr, table.ids.take(rows[without[:5]]).to_pylist()))
-        raise InputError(
-            f"{table.source}: {len(without):,} new items have no feature that was trained: {names}; give "
-            "them a value that trained items have, or remove their rows."
-        )
+        what = f"{table.source}: {len(without):,} new items"
+        raise InputError(f"{what} have no feature that was trained: {names}; remove them.")
     ids = table.ids.take(rows)
     order = IdMap.of(ids, "item")
     places = torch.from_numpy(np.argsort(order.find(ids, "item")))
@@ -100,9 +95,7 @@ def _expected_count(model: Model, given: float | None) -> float:
     """How many users an item is taken to have: by default the geometric mean of trained items' 1 + count."""
     if model.scorer.term is None:
         if given is not None:
-            raise InputError(
-                f"popularity = {given} has no effect: the model adds no popularity to scores; leave it out."
-            )
+            raise InputError(f"popularity = {given} has no effect: no score has a term of it; leave it out.")
         return 0.0
     if given is not None:
         return check_number("popularity", given, 0)
@@ -116,8 +109,7 @@ def _new_rows(model: Model, table: IdTable) -> Codes:
     known = (codes >= 0) & model.listed[codes]
     if known.all():
         raise InputError(
-            f"{table.source} has no new item: the model knows all {len(codes):,}; give rows of items that it "
-            "does not know. To learn from new interactions, use update."
+            f"{table.source} has no new item: all {len(codes):,} are known; give rows of others."
         )
     return np.flatnonzero(~known)
 
@@ -127,8 +119,7 @@ def _scored(model: Model, rows: Tensor, expected: float) -> NewItems:
     encoder, scorer = model.spec.trained, model.scorer
     first = model.seen.n_items if scorer.is_blend else 0
     vectors = rows[:, first : first + scorer.dim]
-    term = None
-    if scorer.term is not None:
-        term = rows.new_full((len(rows),), encoder.popularity * float(np.log1p(expected)))
+    constant = encoder.popularity * float(np.log1p(expected))
+    term = None if scorer.term is None else rows.new_full((len(rows),), constant)
     unit = F.normalize(vectors) if encoder.scoring == "cosine" else vectors
     return NewItems(unit, term, rows[:, :first] if first else None)

@@ -29,15 +29,11 @@ class FeatureTables(NamedTuple):
             if items is not None or users is not None:
                 given = "user_features" if items is None else "item_features"
                 raise InputError(
-                    f"{given} has no effect: encoder = {encoder!r} does not learn from features; use "
-                    "'hybrid', or fit without and pass a table of all items to add_items."
+                    f"{given} has no effect: encoder = {encoder!r} uses no features; use 'hybrid'."
                 )
             return NO_TABLES
         if items is None and users is None:
-            raise InputError(
-                "encoder = 'hybrid' needs features: pass item_features, user_features or both to fit (on the "
-                "command line, --item-features FILE to `truepair fit`); without features, use 'mf'."
-            )
+            raise InputError("encoder = 'hybrid' needs features: pass item_features or user_features to fit.")
         if encoder.user_features or encoder.item_features:
             raise InputError("encoder = Hybrid(…) has features already; pass the tables to fit instead.")
         return FeatureTables(
@@ -51,11 +47,6 @@ class FeatureTables(NamedTuple):
             return encoder
         of_users = self.users if self.users is None or users is None else self.users.take(users)
         return dataclasses.replace(encoder, user_features=of_users, item_features=self.items)
-
-    @property
-    def digests(self) -> list[str | None]:
-        """Checksums, for files that belong to a fit with these tables."""
-        return [None if features is None else features.digest for features in self]
 
 
 NO_TABLES = FeatureTables()

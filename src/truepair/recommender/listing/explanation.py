@@ -66,12 +66,10 @@ class Explanation:
         offsets = np.append(0, np.cumsum(found.counts)).astype(np.int32)
         term = self.scorer.addition
         additions = np.zeros(len(items)) if term is None else term.double().cpu().numpy()[items]
-        no_sum = (users >= 0) & (self.directions is not None)
-        return {
-            "because": pa.ListArray.from_arrays(pa.array(offsets), pairs),
-            "rest": pa.array(rest, mask=no_sum),
-            "popularity": pa.array(np.where(users < 0, scores, additions)),
-        }
+        because = pa.ListArray.from_arrays(pa.array(offsets), pairs)
+        rest = pa.array(rest, mask=(users >= 0) & (self.directions is not None))  # there is no sum
+        popularity = pa.array(np.where(users < 0, scores, additions))
+        return {"because": because, "rest": rest, "popularity": popularity}
 
     def _history(self, rows: Rows, seen: sp.csr_array | None) -> sp.csr_array:
         """The items of each user, with factors of their weights. [n, n_items]"""

@@ -49,14 +49,9 @@ class ItemTable:
             shown, more = ", ".join(map(repr, ids.outside(missing[:5]).to_pylist())), len(missing) - 5
             raise InputError(
                 f"{found.source} has no row for {len(missing):,} of the model's items: "
-                f"{shown}{f' and {more:,} more' if more > 0 else ''}; add them, or pass unknown='drop' "
-                "to recommend none of them."
+                f"{shown}{f' and {more:,} more' if more > 0 else ''}; add them, or pass unknown='drop'."
             )
         return ItemTable(found.source, found.table, rows, _index_of(source))
-
-    def has_row(self) -> Mask:
-        """Which items of the model have a row."""
-        return np.asarray(self.rows >= 0)
 
     def where(self, condition: object) -> Mask:
         """Which items of the model have a row that meets the condition; a null does not meet it.
@@ -67,7 +62,7 @@ class ItemTable:
             condition = expression_of(condition)
         is_expression = isinstance(condition, pc.Expression)
         met = self._evaluated(condition) if is_expression else self._mask(condition)
-        return self.has_row() & met[self.rows]
+        return (self.rows >= 0) & met[self.rows]
 
     def values(self, column: str) -> Codes:
         """A number for each distinct value of a column, [n_items]; -1 for items without a value."""
@@ -77,8 +72,7 @@ class ItemTable:
             numbers = values.dictionary_encode().indices.fill_null(-1).to_numpy(zero_copy_only=False)
         except (pa.ArrowException, NotImplementedError) as error:
             raise InputError(
-                f"quota: {column!r} of {self.source} is of type {values.type}; give a column that has one "
-                "number, text or date in each row."
+                f"quota: {column!r} of {self.source} is of type {values.type}; give numbers, text or dates."
             ) from error
         return np.where(self.rows >= 0, numbers[self.rows], -1).astype(np.int64)
 
@@ -107,10 +101,8 @@ class ItemTable:
         except pa.ArrowException as error:
             if found := re.search(r"FieldRef\.Name\((.*?)\)", str(error)):
                 self._check_column(found[1])
-            raise InputError(
-                f"where = {condition!s:.200} cannot be evaluated on {self.source}: "
-                f"{str(error).splitlines()[0]:.300}."
-            ) from error
+            why = f"cannot be evaluated on {self.source}: {str(error).splitlines()[0]:.300}"
+            raise InputError(f"where = {condition!s:.200} {why}.") from error
         met = np.zeros(len(self.table), dtype=bool)
         met[kept.to_numpy()] = True
         return met
@@ -124,8 +116,7 @@ class ItemTable:
         labels = _index_of(mask)
         if self.index is not None and labels is not None and not labels.equals(self.index):
             raise InputError(
-                f"where is a mask whose index is not that of {self.source}, so its values may be of other "
-                "rows; make it from the same table, or pass mask.to_numpy() if it has the order of the rows."
+                f"where is a mask whose index is not that of {self.source}; make it from the same table."
             )
         try:
             array = to_arrow(mask, "where")
@@ -164,9 +155,7 @@ def expression_of(text: str) -> pc.Expression:
     <pyarrow.compute.Expression (((5 <= price) and (price < 10)) and invert(sold))>
     """
     if len(text) > _LONGEST:
-        raise InputError(
-            f"where has {len(text):,} characters, more than {_LONGEST:,}; pass an Arrow expression or a mask."
-        )
+        raise InputError(f"where has {len(text):,} characters, more than {_LONGEST:,}; pass a mask instead.")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Python's own, about backslashes in the text

@@ -54,8 +54,7 @@ class Reranking:
         Where the quotas leave fewer than k items of a pool, the pool is doubled, until the list is complete
         or the pool holds all candidates.
         """
-        n_items = self.groups.shape[1]
-        n = n_rows(users)
+        n, n_items = n_rows(users), self.groups.shape[1]
         found = TopK(np.full((n, k), -1), np.full((n, k), -np.inf, np.float32))
         left, size = np.arange(n), min(POOL * k, n_items)
         while len(left):
@@ -72,13 +71,11 @@ class Reranking:
     def _chosen(self, pool: TopK, k: int) -> TopK:
         from truepair.ranking.greedy_lists import greedy_places  # not before it is needed: it loads Numba
 
-        vectors, given = (None, False) if self.similarity is None else self.similarity
-        threads = torch.get_num_threads()
+        vectors, is_table = (None, False) if self.similarity is None else self.similarity
+        similar, threads = (vectors, is_table, self.diversify), torch.get_num_threads()
         rows = np.where(pool.items < 0, -1, self.place[pool.items])
-        similar = vectors, given, self.diversify
         places = greedy_places(rows, pool.scores, k, self.groups, self.limits, *similar, threads)
-        items = np.take_along_axis(pool.items, np.maximum(places, 0), axis=1)
-        scores = np.take_along_axis(pool.scores, np.maximum(places, 0), axis=1)
+        items, scores = (np.take_along_axis(each, np.maximum(places, 0), axis=1) for each in pool)
         return TopK(np.where(places < 0, -1, items), np.where(places < 0, np.float32(-np.inf), scores))
 
 
@@ -103,15 +100,13 @@ def reranking_of(
     diversify: float,
 ) -> Reranking:
     """The reranking of these items of a model."""
-    groups, limits = np.empty((0, model.seen.n_items), np.int64), np.empty(0, np.int64)
-    if quota is not None:
-        groups, limits = _quotas(quota, table)
+    none = np.empty((0, model.seen.n_items), np.int64), np.empty(0, np.int64)
+    groups, limits = none if quota is None else _quotas(quota, table)
     similarity, scorer = None, model.scorer
     if diversify:
         if scorer.is_popularity:
             raise InputError(
-                "diversify needs vectors of items, and encoder 'popular' has none; use another encoder, such "
-                "as 'mf' or 'ease', or limit a category with quota."
+                "diversify needs vectors, and encoder 'popular' has none; use 'mf', or set quota."
             )
         rows: Rows = scorer.items if scorer.dim else scorer.columns
         similarity = _cosines(take_rows(rows, candidates), wide=not scorer.dim)

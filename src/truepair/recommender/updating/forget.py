@@ -30,9 +30,8 @@ def forgotten(model: Model, items: Ids, users: Ids, unknown: str) -> Model:
     seen = model.seen
     kept_users = _kept(seen.user_ids, users, "user", unknown)
     kept_items = _kept(seen.item_ids, items, "item", unknown)
-    if (len(kept_users), len(kept_items)) == (seen.n_users, seen.n_items):
-        return model
-    return _reduced(model, kept_users, kept_items)
+    is_same = (len(kept_users), len(kept_items)) == (seen.n_users, seen.n_items)
+    return model if is_same else _reduced(model, kept_users, kept_items)
 
 
 def _kept(ids: IdMap, named: Ids, what: str, unknown: str) -> Codes:
@@ -47,11 +46,8 @@ def _kept(ids: IdMap, named: Ids, what: str, unknown: str) -> Codes:
 def _reduced(model: Model, users: Codes, items: Codes) -> Model:
     spec, before, tau = model.spec, model.seen, model.tau
     trained_parts = dataclasses.replace(model.scorer, history=None, weights=None)  # others are solved again
-    kept = reindexed(
-        dataclasses.replace(model, scorer=trained_parts),
-        IdMap(before.user_ids.outside(users)),
-        IdMap(before.item_ids.outside(items)),
-    )
+    user_ids, item_ids = IdMap(before.user_ids.outside(users)), IdMap(before.item_ids.outside(items))
+    kept = reindexed(dataclasses.replace(model, scorer=trained_parts), user_ids, item_ids)
     seen = kept.seen
     if not len(seen):
         raise InputError("no pair would be left in the model; forget fewer items or users.")

@@ -26,11 +26,8 @@ def merged(known: Interactions, new: Interactions) -> Interactions:
     if policy.reading is None:
         policy = replace(before, now=None) if policy == Policy() else replace(policy, reading=before.reading)
     if policy.changes_weights and known.origin.log is None:
-        raise InputError(
-            f"weights by {'half_life' if policy.half_life else 'counts'} need all events, and this model "
-            "holds pairs only: it was read from a prepared folder without times, or by another rule. Fit it "
-            "again on all data."
-        )
+        how = "half_life" if policy.half_life else "counts"
+        raise InputError(f"weights by {how} need all events, and this model holds pairs only; fit it again.")
     logs = [part.among(user_ids, item_ids).log for part in (known, new)]
     if any(log.time is None or log.time_kind == "order" for log in logs):
         logs = [log.without(["time"]) for log in logs]
@@ -43,8 +40,7 @@ def merged(known: Interactions, new: Interactions) -> Interactions:
         user, item = user_ids.ids[found.key // len(item_ids)], item_ids.ids[found.key % len(item_ids)]
         raise InputError(
             f"user {user.as_py()!r} has item {item.as_py()!r} already, and {found.others:,} other pairs are "
-            "known; with duplicates='error' a model takes new pairs only. Give another rule, such as "
-            "duplicates='last'."
+            "known, against duplicates='error'; give new pairs only, or duplicates='last'."
         )
     return interactions_of(log)
 

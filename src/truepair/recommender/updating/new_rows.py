@@ -39,14 +39,12 @@ def with_new_rows(job: Job, start: Start, users: Mask, items: Mask) -> Start:
     data = job.interactions
     users_side = _Side(start.users.vectors.clone(), users.copy(), data.users)
     items_side = _Side(start.items.vectors.clone(), items.copy(), data.items)
-    lengths = _lengths(users_side, items_side, job.encoder)
+    user_lengths, item_lengths = _lengths(users_side, items_side, job.encoder)
+    turns = (users_side, items_side, user_lengths), (items_side, users_side, item_lengths)
     progress = True
     while progress:
         progress = False
-        for one, other, length in (
-            (users_side, items_side, lengths[0]),
-            (items_side, users_side, lengths[1]),
-        ):
+        for one, other, length in turns:
             pairs = ~one.known[one.codes] & other.known[other.codes]
             if pairs.any():
                 rows = np.unique(one.codes[pairs])
@@ -123,9 +121,8 @@ def _dislikes(data: Interactions, rows: Codes, against: Codes, is_item: bool) ->
     """The dislikes between new rows and those that they are compared with, as keys."""
     if data.dislikes is None:
         return None
-    own, theirs = data.dislikes.users, data.dislikes.items
-    if is_item:
-        own, theirs = theirs, own
+    users, items = data.dislikes.users, data.dislikes.items
+    own, theirs = (items, users) if is_item else (users, items)
     both = np.isin(own, rows) & np.isin(theirs, against)
     keys = pair_keys(np.searchsorted(rows, own[both]), np.searchsorted(against, theirs[both]), len(against))
     return np.sort(keys)

@@ -50,17 +50,11 @@ class Growth(NamedTuple):
 
 
 def updated(
-    model: Model,
-    new: Source,
-    epochs: int | None = None,
-    progress: bool = False,
-    options: Json | None = None,
+    model: Model, new: Source, epochs: int | None = None, progress: bool = False, options: Json | None = None
 ) -> Fitted:
     """The model after learning from its known pairs and the new ones; `model` itself does not change."""
     if model.folded:
-        raise InputError(
-            "these users were folded in, and are not a part of the model; update the model itself."
-        )
+        raise InputError("these users were folded in, and are no part of the model; update the model itself.")
     pairs, spec = read_alike(new, model.seen, options), model.spec
     if not len(pairs) and pairs.disliked is None:
         raise InputError("there are no new interactions to learn from; give at least one pair.")
@@ -74,7 +68,7 @@ def updated(
         n_epochs = EPOCHS if epochs is None else check_whole("epochs", epochs, 0)
         result = _trained(model, growth, n_epochs, progress)
     # items that have a vector by their features, and still nobody
-    added = np.where(growth.items >= 0, model.added[growth.items], False) & (everything.item_counts == 0)
+    added = (growth.items >= 0) & model.added[growth.items] & (everything.item_counts == 0)
     scorer = _with_added(model, growth, scorer_of(spec, result, everything), added).on_cpu()
     has_pairs = everything.user_counts > 0
     recent = None if model.recent is None else _later(model.recent.take(growth.items), pairs, everything)
@@ -98,12 +92,9 @@ def grown(model: Model, pairs: Interactions) -> Growth:
     everything = merged(model.seen, pairs)
     users = model.seen.user_ids.find(everything.user_ids, "user")
     items = model.seen.item_ids.find(everything.item_ids, "item")
-    trained_users, trained_items = model.trained, model.popularity > 0
-    return Growth(
-        everything, users, items,
-        trained_users=np.where(users >= 0, trained_users[users], False),
-        trained_items=np.where(items >= 0, trained_items[items], False),
-    )  # fmt: skip
+    trained_users = (users >= 0) & model.trained[users]
+    trained_items = (items >= 0) & (model.popularity > 0)[items]
+    return Growth(everything, users, items, trained_users, trained_items)
 
 
 def _later(known: Counts, new: Interactions, everything: Interactions) -> Counts:
@@ -119,14 +110,11 @@ def _later(known: Counts, new: Interactions, everything: Interactions) -> Counts
 
 def _with_added(model: Model, growth: Growth, scorer: Scorer, added: Mask) -> Scorer:
     """The scorer with the vectors and terms of added items as they were."""
-    if not added.any():
-        return scorer
     new, old = (torch.from_numpy(codes) for codes in (np.flatnonzero(added), growth.items[added]))
-    items, term = scorer.items.clone(), scorer.term
-    items[new] = model.scorer.items[old].to(items)
+    items, term = scorer.items, scorer.term
+    items = items.index_copy(0, new, model.scorer.items[old].to(items))
     if term is not None and model.scorer.term is not None:
-        term = term.clone()
-        term[new] = model.scorer.term[old].to(term)
+        term = term.index_copy(0, new, model.scorer.term[old].to(term))
     return dataclasses.replace(scorer, items=items, term=term)
 
 
@@ -140,11 +128,8 @@ def start_of(model: Model) -> Start:
         return model.start
     encoder = model.spec.trained
     if getattr(encoder, "hops", 0):
-        raise InputError(
-            f"this model has no training state, and the vectors of {type(encoder).__name__} cannot be "
-            "computed from its matrices. It was saved without (updatable=False, or an earlier version), or a "
-            "validation part chose an epoch before the last one. Fit it again, with validation=0."
-        )
+        kind = type(encoder).__name__
+        raise InputError(f"this model of {kind} has no training state. Fit it again, with validation=0.")
     users, items = model.scorer.users.contiguous(), model.scorer.items.contiguous()
     if encoder.scoring == "cosine":
         users = users * encoder.temperature
@@ -175,20 +160,13 @@ def _trained(model: Model, growth: Growth, epochs: int, progress: bool) -> FitRe
     spec, everything = model.spec, growth.everything
     encoder, settings = spec.trained, spec.settings_for(len(everything), everything.n_users)
     if encoder.learns_from_features:
-        raise InputError(
-            f"a model with encoder = {spec.parameters()['encoder']!r} cannot be updated: it does not keep "
-            "the features that its vectors are sums of. Fit it again with its features; `add_items` adds new "
-            "items."
-        )
+        name = spec.parameters()["encoder"]
+        raise InputError(f"encoder = {name!r} cannot be updated: it does not keep features; fit it again.")
+    rate, seed = RATE * settings.learning_rate, stream_key(settings.seed, model.n_updates + 1) >> 1
     settings = dataclasses.replace(
-        settings,
-        epochs=epochs or 1,
-        learning_rate=RATE * settings.learning_rate,
-        schedule="cosine",
-        patience=None,
-        validate_every=1,
-        seed=stream_key(settings.seed, model.n_updates + 1) >> 1,
-    )
+        settings, epochs=epochs or 1, learning_rate=rate, schedule="cosine", patience=None, validate_every=1,
+        seed=seed,
+    )  # fmt: skip
     job = spec.job(everything, loss=_with_prior(spec.loss, model, growth), settings=settings)
     start = _placed(start_of(model), job, growth)
     if settings.optimizer != "adam":
@@ -220,8 +198,7 @@ def _with_prior(loss: Loss, model: Model, growth: Growth) -> Loss:
     """The loss with the prior of the fit; with one for each user, new users get the mean."""
     if loss.needs_items:
         raise InputError(
-            f"loss = {type(loss).__name__} cannot be updated: its weights of items were prepared for the "
-            "data of the fit; fit again, or use the loss 'infonce'."
+            f"loss = {type(loss).__name__} cannot be updated: it weighs items of the fit; fit again."
         )
     tau = model.tau
     if not isinstance(tau, tuple):

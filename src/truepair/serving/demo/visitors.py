@@ -8,8 +8,6 @@ import random
 import secrets
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
-from itertools import count
 from urllib.parse import quote, urlsplit
 
 from truepair.serving.demo.world import Visit
@@ -28,7 +26,7 @@ class Visitors:
 
     def __init__(self, future: Sequence[Visit], rate: float = 2.0, seed: int = 0) -> None:
         self.rate, self.visits = rate, 0
-        self._future, self._next = future, count()
+        self._future = future
         self._random = random.Random(seed)
         self._headers = {"content-type": "application/json"}
         self._stop = threading.Event()
@@ -56,13 +54,15 @@ class Visitors:
     def _run(self, address: str) -> None:
         connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
         while not self._stop.wait(self._random.expovariate(self.rate)):
-            with suppress(OSError, http.client.HTTPException, ValueError, KeyError):
+            try:
                 self.visit(connection)
+            except (OSError, http.client.HTTPException, ValueError, KeyError):
+                connection.close()  # the next request opens it again
         connection.close()
 
     def visit(self, connection: http.client.HTTPConnection) -> None:
         """One visit."""
-        user, item, kind = self._future[next(self._next) % len(self._future)]
+        user, item, kind = self._future[self.visits % len(self._future)]
         is_new = self._random.random() < _NEW
         if is_new:  # ids of the same type: beyond all others
             user = 1_000_000 + self.visits if isinstance(user, int) else f"new-{self.visits}"
@@ -83,10 +83,6 @@ class Visitors:
         self, connection: http.client.HTTPConnection, method: str, path: str, body: object = None
     ) -> Json:
         sent = None if body is None else json.dumps(body)
-        try:
-            connection.request(method, path, sent, self._headers)
-            answer: Json = json.loads(connection.getresponse().read())
-            return answer
-        except (OSError, http.client.HTTPException):
-            connection.close()  # the next request opens it again
-            raise
+        connection.request(method, path, sent, self._headers)
+        answer: Json = json.loads(connection.getresponse().read())
+        return answer

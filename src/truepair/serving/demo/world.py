@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,6 @@ from truepair.data.split import Split
 from truepair.data.split_recipes import split_given, split_temporal
 from truepair.errors import DownloadError, StorageError
 from truepair.recommender.estimator import Recommender
-from truepair.storage.atomic import atomic_write
 from truepair.storage.types import Array, Json
 from truepair.storage.versions import package_version
 
@@ -34,7 +33,8 @@ LIKED = 4
 """Ratings from here on are likes; those up to 2 are dislikes when visitors act."""
 _FUTURE = 0.15  # the share of the newest likes, which no model learns from
 
-_METRIC = "ndcg@10"
+_K = 10
+_METRIC = f"ndcg@{_K}"
 _SETTINGS: Json = {
     "dim": 64, "epochs": 20, "temperature": 0.14, "popularity": 0.8, "learning_rate": 0.02, "auto": False,
     "metric": _METRIC,
@@ -59,47 +59,37 @@ class DemoWorld:
     items: pa.Table
 
 
-def demo_world(
-    data_dir: Path | None = None, load: Callable[..., Interactions] = load, seed: int = 0
-) -> DemoWorld:
+def demo_world(data_dir: Path | None = None) -> DemoWorld:
     """MovieLens-100k from a folder, the cache or the network; where there is none, a simulated world."""
     try:
         ratings = load("ml-100k", data_dir)
         titles = load_titles("ml-100k", data_dir)
     except DownloadError:
-        note = "MovieLens-100k is not on this machine and cannot be downloaded: this world is simulated"
-        return _simulated(note, seed)
-    assert ratings.rating is not None
-    likes = ratings.with_min_rating(LIKED)
-    split = split_temporal(likes, test=_FUTURE)
-    assert ratings.time is not None
-    assert split.test.time is not None
-    newest = ratings.take(ratings.time >= split.test.time.min())
-    assert newest.time is not None
-    assert newest.rating is not None
-    order = np.argsort(newest.time, kind="stable")
-    kinds = np.where(newest.rating >= LIKED, "like", np.where(newest.rating <= 2, "dislike", ""))
+        return _simulated()
+    split = split_temporal(ratings.with_min_rating(LIKED), test=_FUTURE)
+    times, rating = np.asarray(ratings.time), np.asarray(ratings.rating)
+    order = np.argsort(times, kind="stable")
+    order = order[times[order] >= np.asarray(split.test.time).min()]
+    kinds = np.where(rating >= LIKED, "like", np.where(rating <= 2, "dislike", ""))
     return DemoWorld(
         "MovieLens-100k",
         "MovieLens-100k: movies that users rated 4 or 5",
         split,
-        _future(newest, order, kinds),
+        _future(ratings, order, kinds),
         _table(list(titles), list(titles.values()), "year"),
     )
 
 
-def _simulated(note: str, seed: int) -> DemoWorld:
-    world = simulate_world(800, 600, tau=0.1, density=0.04, exposure="popularity", seed=seed)
-    hidden, random = world.hidden, np.random.default_rng(seed)
+def _simulated() -> DemoWorld:
+    world = simulate_world(800, 600, tau=0.1, density=0.04, exposure="popularity", seed=0)
+    hidden, random = world.hidden, np.random.default_rng(0)
     ids = world.observed.item_ids.ids.to_pylist()
     coming = hidden.take(np.sort(random.choice(len(hidden), min(len(hidden), 10_000), replace=False)))
-    order = random.permutation(len(coming))
-    kinds = np.full(len(coming), "like")
     return DemoWorld(
         "a simulated world",
-        note,
+        "MovieLens-100k is not on this machine and cannot be downloaded: this world is simulated",
         split_given(world.observed, coming),
-        _future(coming, order, kinds),
+        _future(coming, random.permutation(len(coming)), np.full(len(coming), "like")),
         _table(ids, ids, "genre"),
     )
 
@@ -121,27 +111,21 @@ def _future(pairs: Interactions, order: Codes, kinds: Array) -> tuple[Visit, ...
 
 
 class DemoFiles(NamedTuple):
-    """What `truepair serve` needs."""
+    """What `truepair serve` needs, beside the world."""
 
-    name: str
-    note: str
-    """Where the data comes from."""
     model: Path
     beside: Path
     items: Path
-    future: Sequence[Visit]
-    """What the visitors will do: (user, item, kind)."""
 
 
-def demo_files(folder: Path, data_dir: Path | None = None, world: DemoWorld | None = None) -> DemoFiles:
+def demo_files(folder: Path, world: DemoWorld) -> DemoFiles:
     """Files in this folder; the models are those of the cache, or fitted in some seconds and kept there."""
-    world = demo_world(data_dir) if world is None else world
-    paths = [folder / f"{name}.truepair" for name in MODELS]
-    for path, settings in zip(paths, MODELS.values(), strict=True):
+    model, beside = (folder / f"{name}.truepair" for name in MODELS)
+    for path, settings in zip((model, beside), MODELS.values(), strict=True):
         _model(path, world, settings)
     items = folder / "items.parquet"
     pq.write_table(world.items, items)
-    return DemoFiles(world.name, world.note, paths[0], paths[1], items, world.future)
+    return DemoFiles(model, beside, items)
 
 
 def _model(path: Path, world: DemoWorld, settings: Json) -> None:
@@ -152,19 +136,17 @@ def _model(path: Path, world: DemoWorld, settings: Json) -> None:
         Recommender.load(kept)
         shutil.copyfile(kept, path)
         return
-    fitted(world, settings).save(path)
-    with suppress(StorageError, OSError):  # a cache that cannot be written costs the next start some seconds
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(kept) as file:
-            file.write(path.read_bytes())
+    model = fitted(world, settings)
+    model.save(path)
+    with suppress(StorageError):  # a cache that cannot be written costs the next start some seconds
+        model.save(kept)
 
 
 def fitted(world: DemoWorld, settings: Json) -> Recommender:
     """A model of the world's past, with its scores on the future and their intervals."""
     model = Recommender(**settings).fit(world.split)
-    k = int(_METRIC.partition("@")[2])
-    found = model.evaluate(world.split, ks=(k,))
-    names = [name for name in found.means if name.endswith(f"@{k}")]
+    found = model.evaluate(world.split, ks=(_K,))
+    names = [name for name in found.means if name.endswith(f"@{_K}")]
     model.facts_["metrics"] |= {f"test {name}": found.mean(name) for name in names}
     model.facts_["intervals"] = {f"test {name}": list(found.interval(name)) for name in names}
     return model

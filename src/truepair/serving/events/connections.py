@@ -12,10 +12,11 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import ConnectionPool
 
 from truepair.data.sources.sql_urls import Database
 from truepair.errors import InputError, StorageError
+from truepair.serving.events.reading import Rows
 from truepair.serving.events.records import Row
 
 SCHEMA = "truepair"
@@ -64,19 +65,19 @@ class Connections:
             ConnectionPool.check_connection(connection)
 
     @contextmanager
-    def connection(self, seconds: float | None = READING) -> Iterator[Connection]:
+    def connection(self, seconds: float = READING) -> Iterator[Connection]:
         """A connection for so many seconds.
 
         Its errors are StorageErrors, and InputErrors about values that cannot be stored.
         """
         if self.away.is_set():
             raise StorageError(f"the store {self.name} does not answer; it is tried again all the time.")
-        with explained(self.name, self._failed), self._pool.connection() as connection:
-            if seconds is None:
-                yield connection
-                return
-            with self.deadlines.within(connection, seconds):
-                yield connection
+        with (
+            explained(self.name, self._failed),
+            self._pool.connection() as connection,
+            self.deadlines.within(connection, seconds),
+        ):
+            yield connection
 
     def _failed(self) -> None:
         if self.is_watched:
@@ -101,24 +102,29 @@ def configure(connection: Connection) -> None:
     connection.execute(_SETTINGS)
 
 
+def marked(query: str) -> bytes:
+    """The query with psycopg's placeholders."""
+    return query.replace("%", "%%").replace("?", "%s").encode()
+
+
+def rows_of(connection: Connection) -> Rows:
+    """What gives the rows of a query by this connection."""
+    return lambda query, values: connection.execute(marked(query), values).fetchall()
+
+
 @contextmanager
-def explained(name: str, failed: Callable[[], object] = lambda: None) -> Iterator[None]:
+def explained(name: str, failed: Callable[[], object]) -> Iterator[None]:
     """psycopg's errors as those of truepair; `failed` is called if there is no connection."""
     try:
         yield
     except (psycopg.DataError, UnicodeEncodeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"the store {name} cannot keep a value: {reason[:200]}; correct it.") from error
-    except PoolTimeout as error:
-        failed()
-        raise StorageError(f"the store {name} does not answer; check the server.") from error
     except psycopg.Error as error:
         if error.sqlstate is None or error.sqlstate.startswith(_LOST):
             failed()
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise StorageError(
-            f"the store {name} cannot be used: {reason}; check the server and its rights."
-        ) from error
+        raise StorageError(f"the store {name} cannot be used: {reason}; check server and rights.") from error
 
 
 # --- deadlines -------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -28,10 +29,6 @@ class Event(NamedTuple):
     comment: str = ""
 
 
-def _default_kinds() -> dict[str, float]:
-    return {"like": 1.0, "dislike": -1.0}
-
-
 @dataclass(frozen=True)
 class Kinds:
     """Which kinds of events there are, and how much each weighs, as `feedback` of `read_interactions`.
@@ -40,7 +37,7 @@ class Kinds:
     default.
     """
 
-    numbers: Mapping[str, float] = field(default_factory=_default_kinds)
+    numbers: Mapping[str, float] = field(default_factory=lambda: {"like": 1.0, "dislike": -1.0})
 
     def __post_init__(self) -> None:
         Weighting(feedback=self.numbers)  # checks them
@@ -79,14 +76,12 @@ def microseconds(given: float | str | None) -> int:
     if given is None:
         return int(now * 1e6)
     seconds = math.nan
-    if isinstance(given, str) and len(given) <= 40:
-        try:
+    with suppress(ValueError, OverflowError):
+        if not isinstance(given, str):
+            seconds = float(given)
+        elif len(given) <= 40:
             moment = datetime.fromisoformat(given)
             seconds = moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
-        except (ValueError, OverflowError):
-            pass
-    elif not isinstance(given, str):
-        seconds = float(given) if abs(given) < 1e15 else math.nan
     if not 0 <= seconds <= now + _DAY:
         raise InputError(
             f"time = {given!r:.60} cannot be used; give seconds since 1970, such as {now:.0f}, or text "

@@ -6,13 +6,14 @@ for numbers above the last one would miss events. All writers therefore take one
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from truepair.data.sources.sql_urls import Database
 from truepair.errors import InputError
-from truepair.serving.events.connections import SCHEMA, WRITING, Connection, Connections
+from truepair.serving.events.connections import SCHEMA, WRITING, Connection, Connections, marked, rows_of
 from truepair.serving.events.event import Event
 from truepair.serving.events.migrations import POSTGRESQL as MIGRATIONS
 from truepair.serving.events.migrations import newer_version
@@ -52,7 +53,7 @@ class PostgresqlStore(StoreWriter):
             raise
 
     def _migrate(self) -> None:
-        with self.connections.connection(None) as connection:
+        with self.connections.connection(math.inf) as connection:
             if _version(connection) == len(MIGRATIONS):
                 return
             with _locked(connection):
@@ -71,7 +72,7 @@ class PostgresqlStore(StoreWriter):
     @contextmanager
     def writing(self, limited: bool = True) -> Iterator[Transaction]:
         """A transaction; what it touched is told to the readers of this process when it is committed."""
-        with self.connections.connection(WRITING if limited else None) as connection:
+        with self.connections.connection(WRITING if limited else math.inf) as connection:
             with _locked(connection), connection.cursor() as cursor:
                 statements = _Statements(cursor)
                 yield statements
@@ -110,19 +111,12 @@ def _locked(connection: Connection) -> Iterator[None]:
 class _Statements(Transaction):
     """A transaction of PostgreSQL."""
 
-    def marked(self, query: str) -> bytes:
-        """The query with psycopg's placeholders."""
-        return _marked(query)
+    marked = staticmethod(marked)
 
     def insert(self, events: Sequence[Event]) -> int:
         """How many of these events are new, and now stored; one statement for all."""
         columns = [list(column) for column in zip(*events, strict=True)]
         return int(self.cursor.execute(_INSERT_ALL, columns).rowcount) if events else 0
-
-
-def _marked(query: str) -> bytes:
-    """The query with psycopg's placeholders."""
-    return query.replace("%", "%%").replace("?", "%s").encode()
 
 
 class PostgresqlReader(StoreReader):
@@ -137,14 +131,14 @@ class PostgresqlReader(StoreReader):
         """The rows of a query."""
         pinned: Connection | None = getattr(self._pinned, "connection", None)
         if pinned is not None:
-            return pinned.execute(_marked(query), values).fetchall()
+            return rows_of(pinned)(query, values)
         with self._connections.connection() as connection:
-            return connection.execute(_marked(query), values).fetchall()
+            return rows_of(connection)(query, values)
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """Within this, every query of this thread sees the database as it was at the first one."""
-        with self._connections.connection(None) as connection, connection.transaction():
+        with self._connections.connection(math.inf) as connection, connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             self._pinned.connection = connection
             try:

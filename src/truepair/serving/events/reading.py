@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -12,8 +12,9 @@ import pyarrow as pa
 from truepair.serving.events.records import Record, Row, read_record, what_of
 
 Values = Sequence[object]  # of the placeholders of a query
+Rows = Callable[[str, Values], list[Row]]  # of a query
 LARGEST = 2**63 - 1
-_BATCH = 65_536  # events that are read at a time
+_BATCH = 65_536  # rows that are read at a time
 _MARKS = 500  # users in one query
 SCHEMA = pa.schema(
     {
@@ -107,20 +108,22 @@ class StoreReader(ABC):
         """How many events there are."""
         return int(self.rows("SELECT count(*) FROM events")[0][0])
 
-    def table(self, after: int = 0, until: int | None = None) -> pa.Table:
-        """Events in order of arrival: those with a number above `after`, up to `until`."""
-        return pa.Table.from_batches(self.batches(after, until), SCHEMA)
+    def table(self) -> pa.Table:
+        """All events in order of arrival."""
+        return pa.Table.from_batches(self.batches("events", SCHEMA), SCHEMA)
 
-    def batches(self, after: int = 0, until: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The same, some thousand at a time."""
-        columns = ", ".join(f'"{name}"' for name in SCHEMA.names)
+    def batches(self, table: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Columns of a table, some thousand rows at a time: events in order of arrival, others of ids."""
+        columns = [f'"{name}"' for name in schema.names]
+        key, after = ("number", 0) if table == "events" else (columns[0], "")
         query = (
-            f"SELECT {columns} FROM events WHERE number > ? AND number <= ? ORDER BY number LIMIT {_BATCH}"
+            f"SELECT {', '.join(columns)}, {key} FROM {table} WHERE {key} > ? ORDER BY {key} LIMIT {_BATCH}"
         )
-        while rows := self.rows(query, (after, LARGEST if until is None else until)):
-            arrays = zip(zip(*rows, strict=True), SCHEMA, strict=True)
-            yield pa.record_batch([pa.array(values, one.type) for values, one in arrays], schema=SCHEMA)
-            after = rows[-1][0]
+        while rows := self.rows(query, (after,)):
+            *values, keys = zip(*rows, strict=True)
+            arrays = [_array(column, field.type) for column, field in zip(values, schema, strict=True)]
+            yield pa.record_batch(arrays, schema=schema)
+            after = keys[-1]
 
     def feedback(
         self,
@@ -183,6 +186,31 @@ class StoreReader(ABC):
     def forgotten_users(self) -> set[str]:
         """All users who were deleted once."""
         return {user for (user,) in self.rows('SELECT "user" FROM users WHERE forgotten = 1')}
+
+
+def by_kind(touched: Collection[tuple[str, str]]) -> dict[str, set[str]]:
+    """ "user" and "item" -> the ids of each in pairs of these words and an id."""
+    return {kind: {id for what, id in touched if what == kind} for kind in ("user", "item")}
+
+
+def last_numbers(rows: Rows) -> dict[str, int]:
+    """The numbers of the last event and of the last change."""
+    query = "SELECT coalesce(max(number), 0) FROM"
+    return {table: int(rows(f"{query} {table}", ())[0][0]) for table in ("events", "changes")}
+
+
+def changes_after(rows: Rows, last: dict[str, int]) -> list[tuple[str, str]]:
+    """("user" or "item", id) of what came after these numbers, which become those of the last of them."""
+    query = """SELECT max(number), 'user', "user" FROM events WHERE number > ? GROUP BY "user" """
+    events = rows(query, (last["events"],))
+    changes = rows("SELECT number, what, id FROM changes WHERE number > ?", (last["changes"],))
+    for table, found in (("events", events), ("changes", changes)):  # after both were read
+        last[table] = max((number for number, _, _ in found), default=last[table])
+    return [(what, id) for _, what, id in (*events, *changes)]
+
+
+def _array(values: Row, kind: pa.DataType) -> pa.Array:
+    return pa.array(map(bool, values) if kind == pa.bool_() else values, kind)
 
 
 def like(text: str) -> str:

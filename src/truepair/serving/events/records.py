@@ -9,9 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 import pyarrow as pa
 
 TITLE, PICTURE = "title", "picture"
-"""Labels with an item's title, and the address of its picture."""
+"""Labels, and columns of item tables, with an item's title and the address of its picture."""
 Row = tuple[Any, ...]  # of a table of a store
-_COLUMNS = ("item", "title", "picture", "categories", "time", "comment")
 
 
 class ItemRecord(NamedTuple):
@@ -97,7 +96,7 @@ def item_table(records: Iterable[ItemRecord]) -> pa.Table:
         "comment": pa.array([row.comment for row in rows], pa.large_string()),
     }
     labels = [row.labels if isinstance(row.labels, dict) else {} for row in rows]
-    for name in sorted({name for found in labels for name in found} - set(_COLUMNS)):
+    for name in sorted({name for found in labels for name in found} - set(columns)):
         column = _column([found.get(name) for found in labels])
         if column is not None:
             columns[name] = column

@@ -13,7 +13,7 @@ from truepair.data.sources.sql_urls import is_url, parse_url
 from truepair.errors import InputError, StorageError
 from truepair.serving.events.migrations import SQLITE as MIGRATIONS
 from truepair.serving.events.migrations import newer_version
-from truepair.serving.events.reading import StoreReader, Values
+from truepair.serving.events.reading import StoreReader, Values, by_kind, changes_after, last_numbers
 from truepair.serving.events.records import Row
 from truepair.serving.events.writing import StoreWriter, Transaction
 
@@ -62,13 +62,8 @@ class EventStore(StoreWriter):
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         self._database.execute("BEGIN IMMEDIATE")
-        try:
+        with self._database:  # commits, or rolls back after an error
             yield
-            self._database.execute("COMMIT")
-        except BaseException:
-            if self._database.in_transaction:
-                self._database.execute("ROLLBACK")
-            raise
 
     @contextmanager
     def writing(self, limited: bool = True) -> Iterator[Transaction]:
@@ -86,29 +81,18 @@ class EventStore(StoreWriter):
 
 
 class EventReader(StoreReader):
-    """Reads a file, and notices what any process changes."""
+    """Reads the file of an `EventStore`, and notices what any process changes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with _explained(path):
             address = f"{path.absolute().as_uri()}?mode=ro"
             self._database = sqlite3.connect(address, uri=True, timeout=_WAIT, check_same_thread=False)
-            self._check_version()
             self._version = self._data_version()
-            self._last_event, self._last_change = self._last("events"), self._last("changes")
-
-    def _check_version(self) -> None:
-        version = self._database.execute("PRAGMA user_version").fetchone()[0]
-        if version > len(MIGRATIONS):
-            raise newer_version(str(self.path), version, len(MIGRATIONS))
-        if version < len(MIGRATIONS):
-            EventStore(self.path).close()  # the file of an earlier version
+            self._last = last_numbers(self.rows)
 
     def _data_version(self) -> int:
         return int(self._database.execute("PRAGMA data_version").fetchone()[0])
-
-    def _last(self, table: str) -> int:
-        return int(self._database.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()[0])
 
     def rows(self, query: str, values: Values = ()) -> list[Row]:
         """The rows of a query."""
@@ -120,29 +104,16 @@ class EventReader(StoreReader):
         """Within this, every query sees the file as it was at the first one."""
         with _explained(self.path):
             self._database.execute("BEGIN")
-        try:
+        with self._database:
             yield
-        finally:
-            self._database.execute("ROLLBACK")
 
     def changed(self) -> dict[str, set[str]]:
         """What changed since the last call: "user": whose histories, "item": items whose records."""
-        found: dict[str, set[str]] = {"user": set(), "item": set()}
         with _explained(self.path):
             version = self._data_version()
-            if version == self._version:
-                return found
-            query = 'SELECT number, "user" FROM events WHERE number > ? ORDER BY number'
-            events = self.rows(query, (self._last_event,))
-            query = "SELECT number, what, id FROM changes WHERE number > ? ORDER BY number"
-            changes = self.rows(query, (self._last_change,))
+            touched = [] if version == self._version else changes_after(self.rows, self._last)
         self._version = version
-        self._last_event = events[-1][0] if events else self._last_event
-        self._last_change = changes[-1][0] if changes else self._last_change
-        found["user"].update(user for _, user in events)
-        for _, what, id in changes:
-            found[what].add(id)
-        return found
+        return by_kind(touched)
 
     def close(self) -> None:
         """Close the file."""
@@ -154,26 +125,19 @@ def open_store(place: str | Path, *, create: bool = True) -> StoreWriter:
 
     It is made or migrated if needed; with `create` False, a file that is not there is an error.
     """
-    if not is_url(place):
-        return _file(Path(place).expanduser(), create)
-    database = parse_url(str(place))
-    if database.engine == "sqlite":
-        return _file(Path(database.address), create)
+    database = parse_url(str(place)) if is_url(place) else None
+    if database is None or database.engine == "sqlite":
+        path = Path(place).expanduser() if database is None else Path(database.address)
+        if not create and not path.is_file():
+            raise InputError(f"there is no store {path}; give the file or the URL of one.")
+        return EventStore(path)
     if database.engine != "postgresql":
-        raise InputError(
-            f"{database.shown} cannot be a store; give the path of an SQLite file or postgresql://…"
-        )
+        raise InputError(f"{database.shown} cannot be a store; give an SQLite file or postgresql://…")
     if missing := [name for name in ("psycopg", "psycopg_pool") if find_spec(name) is None]:
         raise InputError(f"a store in PostgreSQL needs {', '.join(missing)}: pip install 'truepair[serve]'")
     from truepair.serving.events.postgresql import PostgresqlStore
 
     return PostgresqlStore(database)
-
-
-def _file(path: Path, create: bool) -> EventStore:
-    if not create and not path.is_file():
-        raise InputError(f"there is no store {path}; give the file or the URL of one.")
-    return EventStore(path)
 
 
 @contextmanager
@@ -182,6 +146,4 @@ def _explained(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise StorageError(
-            f"the store {path} cannot be used: {error}; check the file and the disk."
-        ) from error
+        raise StorageError(f"the store {path} cannot be used: {error}; check file and disk.") from error

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Iterable
+from contextlib import suppress
 
 import psycopg
 
 from truepair.errors import StorageError
-from truepair.serving.events.connections import OPTIONS, READING, Connection, Connections, configure
+from truepair.serving.events.connections import OPTIONS, READING, Connection, Connections, configure, rows_of
+from truepair.serving.events.reading import by_kind, changes_after, last_numbers
 
 CHANNEL = "truepair_store"
 _LOOK = 1.0  # seconds between looks without a notification
@@ -21,27 +22,20 @@ class Changes:
 
     def __init__(self, away: threading.Event, name: str) -> None:
         self._away, self._name = away, name
-        self._lock, self._ids = threading.Lock(), _no_ids()
+        self._lock, self._touched = threading.Lock(), set[tuple[str, str]]()
 
     def add(self, touched: Iterable[tuple[str, str]]) -> None:
         """Keep them until the next look."""
         with self._lock:
-            for what, id in touched:
-                self._ids[what].add(id)
+            self._touched.update(touched)
 
     def take(self) -> dict[str, set[str]]:
         """The ids that changed, once; StorageError while it cannot be known."""
-        if any(self._ids.values()):
-            with self._lock:
-                found, self._ids = self._ids, _no_ids()
-                return found
-        if self._away.is_set():
+        with self._lock:
+            found, self._touched = self._touched, set()
+        if not found and self._away.is_set():
             raise StorageError(f"the store {self._name} does not answer.")
-        return _no_ids()
-
-
-def _no_ids() -> dict[str, set[str]]:
-    return {"user": set(), "item": set()}
+        return by_kind(found)
 
 
 class Watcher:
@@ -49,11 +43,11 @@ class Watcher:
 
     def __init__(self, pool: Connections) -> None:
         self._connections = pool
-        self._subscribers: weakref.WeakSet[Changes] = weakref.WeakSet()  # one that is let go is forgotten
+        self._subscribers: set[Changes] = set()
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         with pool.connection() as connection:
-            self._last = {table: _last_number(connection, table) for table in ("events", "changes")}
+            self._last = last_numbers(rows_of(connection))
         pool.is_watched = True
         self._thread = threading.Thread(target=self._watch, daemon=True, name="truepair-store")
         self._thread.start()
@@ -91,34 +85,14 @@ class Watcher:
     def _follow(self, connection: Connection) -> None:
         while not self._stopped.is_set():
             with self._connections.deadlines.within(connection, READING):
-                self._catch_up(connection)
+                self.tell(changes_after(rows_of(connection), self._last))
             self._connections.away.clear()  # after the subscribers know what they missed
             for _ in connection.notifies(timeout=_LOOK, stop_after=1):
                 pass
 
-    def _catch_up(self, connection: Connection) -> None:
-        """Tell what was committed since the last time."""
-        last = {table: _last_number(connection, table) for table in self._last}
-        if last["events"] > self._last["events"]:
-            query = 'SELECT DISTINCT "user" FROM events WHERE number > %s AND number <= %s'
-            found = connection.execute(query, (self._last["events"], last["events"])).fetchall()
-            self.tell([("user", user) for (user,) in found])
-        if last["changes"] > self._last["changes"]:
-            query = "SELECT what, id FROM changes WHERE number > %s AND number <= %s"
-            self.tell(connection.execute(query, (self._last["changes"], last["changes"])).fetchall())
-        self._last = last
-
     def stop(self) -> None:
         """End the thread."""
         self._stopped.set()
-        try:
-            with self._connections.connection() as connection:
-                connection.execute(f"NOTIFY {CHANNEL}")
-        except StorageError:
-            pass  # then it is between two tries
+        with suppress(StorageError), self._connections.connection() as connection:  # else it is between tries
+            connection.execute(f"NOTIFY {CHANNEL}")
         self._thread.join(timeout=5)
-
-
-def _last_number(connection: Connection, table: str) -> int:
-    [(number,)] = connection.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchall()
-    return int(number)

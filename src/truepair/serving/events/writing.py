@@ -30,7 +30,8 @@ class Transaction:
         self.touched: set[tuple[str, str]] = set()
         """("user" or "item", id) of what readers must read again."""
 
-    def marked(self, query: str) -> Any:
+    @staticmethod
+    def marked(query: str) -> Any:
         """The query with the placeholders of the engine."""
         return query
 

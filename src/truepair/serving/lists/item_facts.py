@@ -29,7 +29,7 @@ class ItemFacts:
         self._is_old = False  # the store did not answer when it was attached
         self.is_behind = False
         """Whether something that changed could not be read yet."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def attach(self, reader: StoreReader, former: ItemFacts | None = None) -> None:
         """Use the records of this store. While it does not answer, those of the model before count."""
@@ -77,22 +77,17 @@ class ItemFacts:
     def records(self) -> dict[str, ItemRecord]:
         """Item -> record, of the items that the model knows."""
         with self._lock:
-            return self._known()
-
-    def _known(self) -> dict[str, ItemRecord]:
-        if self._reader is None:
-            return {}
-        if self._records is None:
-            known = self._items.codes
-            self._records = {
-                record.item: record for record in self._reader.records(ItemRecord) if record.item in known
-            }
-        return self._records
+            if self._records is None and self._reader is not None:
+                known = self._items.codes
+                self._records = {
+                    record.item: record for record in self._reader.records(ItemRecord) if record.item in known
+                }
+            return self._records or {}
 
     def table(self) -> pa.Table | None:
         """The item table of the records, with ids of the model's type; None if there is none."""
         with self._lock:
-            if self._table is None and (records := self._known()):
+            if self._table is None and (records := self.records()):
                 table = item_table(records.values())
                 self._table = table.set_column(0, "item", self._items.typed(table["item"].to_pylist()))
             return self._table

@@ -39,12 +39,12 @@ class MicroBatcher(Generic[Question, Answer]):
         if not self._is_running:
             self._is_running = True
             if self.most > 1 and self.seconds:
-                loop.call_later(self.seconds, self._start, loop)
+                loop.call_later(self.seconds, self._start)
             else:
-                self._start(loop)
+                self._start()
         return await future
 
-    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _start(self) -> None:
         """Answer the next batch in the thread; callbacks cost a lone question less than a task would."""
         batch: list[tuple[Question, asyncio.Future[Answer]]] = []
         while self._waiting and not batch:
@@ -54,14 +54,11 @@ class MicroBatcher(Generic[Question, Answer]):
         if batch:
             self.sizes(len(batch))
             questions, futures = zip(*batch, strict=True)
-            work = loop.run_in_executor(self._thread, self._answered, questions)
-            work.add_done_callback(lambda done: self._deliver(loop, futures, done.result()))
+            work = asyncio.get_running_loop().run_in_executor(self._thread, self._answered, questions)
+            work.add_done_callback(lambda done: self._deliver(futures, done.result()))
 
     def _deliver(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        futures: Sequence[asyncio.Future[Answer]],
-        answers: Sequence[Answer | Exception],
+        self, futures: Sequence[asyncio.Future[Answer]], answers: Sequence[Answer | Exception]
     ) -> None:
         for future, answer in zip(futures, answers, strict=True):
             if future.done():
@@ -70,7 +67,7 @@ class MicroBatcher(Generic[Question, Answer]):
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
-        self._start(loop)
+        self._start()
 
     def _answered(self, questions: Sequence[Question]) -> list[Answer | Exception]:
         """An answer or an error for each; after an error each is asked alone, so that only one fails."""

@@ -26,7 +26,7 @@ from truepair.recommender.estimator import Recommender
 from truepair.recommender.lister import ListedUsers, Lister
 from truepair.serving.events.event import Kinds
 from truepair.serving.events.reading import StoreReader
-from truepair.serving.id_texts import IdTexts
+from truepair.serving.id_texts import IdTexts, escaped
 from truepair.serving.limits import Limits
 from truepair.serving.lists.histories import UserHistories
 from truepair.serving.lists.item_facts import ItemFacts
@@ -55,15 +55,13 @@ class PlainList(NamedTuple):
     served: ServedModel
     """The model that made the list: the codes are its own."""
 
-    def json(self) -> bytes:
-        """The list as JSON, from texts that are ready: json.dumps takes several times as long."""
-        names, scored = self.served.items.as_json, zip(self.items.tolist(), self.scores.tolist(), strict=True)
+    def json(self) -> str:
+        """The list as JSON."""
+        ids, scored = self.served.items.values, zip(self.items.tolist(), self.scores.tolist(), strict=True)
         rows = [
-            f'{{"item":{names[code]},"score":{score!r},"rank":{rank}}}'
-            for rank, (code, score) in enumerate(scored, 1)
+            {"item": ids[code], "score": score, "rank": rank} for rank, (code, score) in enumerate(scored, 1)
         ]
-        start = f'{{"user":{self.served.users.json(self.user)},"basis":"{self.basis}","items":['
-        return f"{start}{','.join(rows)}]}}".encode()
+        return escaped({"user": self.served.users.value(self.user), "basis": self.basis, "items": rows})
 
     def table(self) -> pa.Table:
         """The list as a table of user, item, score, rank."""
@@ -100,8 +98,8 @@ class ServedModel:
         self.limits, self.item_table = limits, items
         self.version = 0
         """Which version of the model file this is: `retraining.versions`."""
-        self.users = IdTexts.of(model.seen.user_ids, "user", limits.id_length)
-        self.items = IdTexts.of(model.seen.item_ids, "item", limits.id_length)
+        self.users = IdTexts.of(model.seen.user_ids, "user")
+        self.items = IdTexts.of(model.seen.item_ids, "item")
         self.histories = UserHistories(model, self.users, self.items, kinds)
         self.facts = ItemFacts(self.items)
         self.neighbours = lists.Neighbours(model)
@@ -231,10 +229,7 @@ class ServedModel:
         if "where" in given or given["quota"]:
             given["items"] = self.table()
             if given["items"] is None:
-                raise InputError(
-                    "where and quota need a table of the items; start the service with --items TABLE, or "
-                    "store items."
-                )
+                raise InputError("where and quota need a table of the items; give --items, or store items.")
         return lists.ListOptions(**given)
 
     def _typed_items(self, given: Any) -> Any:
@@ -250,13 +245,9 @@ class ServedModel:
         """The table of `Recommender.similar_items` for one item."""
         [text] = self._known_items([item])
         self.refresh()
-        hidden = self.facts.hidden
-        found = self.neighbours.items(self.items.typed([text]), k + len(hidden))
-        if not len(hidden):
-            return found
-        codes = self.model.seen.item_ids.find(found["similar"], "item")
-        found = found.filter(pa.array(~np.isin(codes, hidden))).slice(0, k)
-        return found.set_column(3, "rank", pa.array(np.arange(1, len(found) + 1)))
+        among = self.model.listed.copy()
+        among[np.setdiff1d(self.facts.hidden, self.items.find([text]))] = False
+        return self.neighbours.items(self.items.typed([text]), k, among)
 
     def scores(self, pairs: Sequence[dict[str, object]]) -> pa.Table:
         """The table of `Recommender.score`, with what the users did since."""
@@ -267,9 +258,7 @@ class ServedModel:
             found, places = self.histories.of(users), self.users.find(users)
             for user, one, place in zip(users, found, places, strict=True):
                 if one is None and place < 0:
-                    raise RefusalError(
-                        404, f"unknown user: {user!r:.60}; the model and the store know nothing about them."
-                    )
+                    raise RefusalError(404, f"unknown user: {user!r:.60}; store an event of them first.")
             block = self.histories.listed(found, places, self.users.typed(users))
             codes = self.items.find(items)
             scores = dot_rows(block.rows, self.model.scorer.columns, np.arange(len(users)), codes)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import Annotated, ClassVar
+from pathlib import Path
+from typing import Annotated
 from weakref import WeakKeyDictionary
 
 from fastapi import Query
@@ -83,7 +84,6 @@ class TitlesBody(RequestBody):
     """Items whose titles are asked for."""
 
     items: Ids = Field(description="the ids of the items")
-    limited: ClassVar[dict[str, str]] = {"items": "k"}
 
 
 class _ModelList(BaseModel):
@@ -309,13 +309,13 @@ class Browsing:
 def files_router(gate: Gate) -> CheckedRouter:
     """The routes of the files, which need no token. They are read once; no other name is served."""
     folder = files("truepair.serving.page") / "static"
-    contents = {file.name: file.read_bytes() for file in folder.iterdir() if _kind(file.name)}
+    contents = {one.name: one.read_bytes() for one in folder.iterdir() if Path(one.name).suffix in _KINDS}
 
     async def file(name: str) -> Response:
         """A script, a style, the icon."""
         if name not in contents:
             raise RefusalError(404, f"the page has no file {name!r:.60}.")
-        return Response(contents[name], headers=_HEADERS, media_type=_kind(name))
+        return Response(contents[name], headers=_HEADERS, media_type=_KINDS[Path(name).suffix])
 
     async def page() -> Response:
         """The page itself."""
@@ -325,10 +325,6 @@ def files_router(gate: Gate) -> CheckedRouter:
     router.add("GET", "/", page, None, listed=False)
     router.add("GET", "/page/{name}", file, None, listed=False)
     return router
-
-
-def _kind(name: str) -> str | None:
-    return _KINDS.get(name[name.rfind(".") :])
 
 
 def add_page(service: Service, beside: tuple[str, Recommender] | None = None) -> None:

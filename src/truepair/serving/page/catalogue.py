@@ -6,7 +6,6 @@ import copy
 import threading
 from collections.abc import Iterable
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,13 +24,6 @@ MAPPED = 5000
 """Items on the map at most: the most popular ones."""
 _NEIGHBOURS = 10  # that each item on the map is drawn to
 _ASKED = 5000  # users of an audience whose items are counted
-
-
-class Map(NamedTuple):
-    """Items and their places."""
-
-    codes: Codes  # the most popular first
-    places: Places
 
 
 class Catalogue:
@@ -137,8 +129,8 @@ class Catalogue:
     # --- the map -----------------------------------------------------------------------------------------
 
     @cached_property
-    def map(self) -> Map:
-        """The most popular items, those that are alike near each other. InputError if none are alike."""
+    def _map(self) -> tuple[Codes, Places]:
+        """The most popular items, and their places: alike ones near each other. InputError if none are."""
         with self._lock:
             order = np.argsort(-self.model.popularity, kind="stable")
             codes = order[self.model.listed[order]][:MAPPED]
@@ -151,13 +143,13 @@ class Catalogue:
             place = np.full(len(order), -1)
             place[codes] = np.arange(len(codes))
             near = place[ids.find(table["similar"], "item")].reshape(len(codes), -1)
-            return Map(codes, layout(near))
+            return codes, layout(near)
 
     @cached_property
     def map_json(self) -> str:
         """The map as JSON: a column a list, as 5,000 objects would be five times as long."""
         with self._lock:
-            codes, places = self.map
+            codes, places = self._map
             cards = self.cards(codes.tolist())
             return escaped(
                 {

@@ -56,14 +56,11 @@ def _start(graph: sp.csr_array, random: np.random.Generator) -> Places:
 
 def _pull(graph: sp.csr_array, places: Places) -> Places:
     counts = np.diff(graph.indptr)
-    apart = places[graph.indices] - np.repeat(places, counts, axis=0)
+    owners = np.repeat(np.arange(len(counts)), counts)
+    apart = places[graph.indices] - places[owners]
     force = apart * (2 / (1 + (apart**2).sum(axis=1)))[:, None]
-    total = np.stack([np.bincount(_owners(graph), force[:, axis], len(places)) for axis in (0, 1)], axis=1)
+    total = np.stack([np.bincount(owners, force[:, axis], len(places)) for axis in (0, 1)], axis=1)
     return np.clip(total / np.maximum(counts, 1)[:, None], -_FASTEST, _FASTEST)
-
-
-def _owners(graph: sp.csr_array) -> Codes:
-    return np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
 
 
 def _push(places: Places, random: np.random.Generator) -> Places:

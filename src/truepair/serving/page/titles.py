@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 from truepair.data.ids import Codes, IdMap, is_text
 from truepair.data.tables.id_table import IdTable
 from truepair.evaluation.metrics import Mask
+from truepair.serving.events.records import PICTURE, TITLE
 from truepair.storage.types import Json
 
-TITLE, PICTURE = "title", "picture"
-"""The columns of the titles and of the addresses of pictures."""
 _LONGEST = 300  # characters of a title, or of a value of a row
 _LONGEST_ADDRESS = 2000
 
@@ -63,10 +62,9 @@ def titles_of(table: pa.Table | None, ids: IdMap) -> Titles:
 
 
 def _first_text(table: pa.Table, id_column: int) -> int | None:
-    for place, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
-        if place != id_column and name.lower() != PICTURE and is_text(column.type):
-            return place
-    return None
+    fields = enumerate(table.schema)
+    able = (at for at, field in fields if field.name.lower() != PICTURE and is_text(field.type))
+    return next((at for at in able if at != id_column), None)
 
 
 def _column(

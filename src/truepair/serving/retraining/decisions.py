@@ -6,12 +6,15 @@ import dataclasses
 import json
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
 from truepair.errors import StorageError
+from truepair.storage.atomic import flush_to_disk
 from truepair.storage.types import Json
 
 DECISIONS = {
@@ -67,6 +70,15 @@ class Decision:
         return dataclasses.asdict(self)
 
 
+@contextmanager
+def usable(path: Path) -> Iterator[None]:
+    """An OSError as a StorageError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"cannot use {path}: {error.strerror or error}; check the disk.") from error
+
+
 class DecisionLog:
     """The file; several processes may append to it."""
 
@@ -76,39 +88,26 @@ class DecisionLog:
     def append(self, decision: Json) -> None:
         """Add a line, and have it on the disk. What a killed writer left of a line stays one by itself."""
         line = json.dumps(decision).encode() + b"\n"
-        try:
+        with usable(self.path):
             self.path.parent.mkdir(exist_ok=True)
             with open(self.path, "a+b") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(size - 1, 0))
                 torn = size and file.read(1) != b"\n"
                 file.write(b"\n" + line if torn else line)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise StorageError(
-                f"cannot write {self.path}: {error.strerror or error}; see the log of the service."
-            ) from error
+                flush_to_disk(file)
 
     def newest(self, most: int) -> list[Json]:
         """The newest decisions, newest first; lines that are not whole are left out."""
-        try:
+        with usable(self.path):
+            if not self.path.exists():
+                return []
             with open(self.path, "rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(size - _TAIL, 0))
                 lines = file.read().split(b"\n")
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise StorageError(
-                f"cannot read {self.path}: {error.strerror or error}; check the disk."
-            ) from error
         found = [one for line in reversed(lines) if (one := _parsed(line)) is not None]
         return found[:most]
-
-    def newest_ids(self) -> set[str]:
-        """The ids of the newest ones."""
-        return {one.get("id", "") for one in self.newest(1000)}
 
 
 def _refuse(text: str) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,7 +22,6 @@ from truepair.reporting.backtesting.strategies import judge_lists
 from truepair.serving.events.event import Kinds
 from truepair.serving.events.reading import StoredHistory
 from truepair.serving.id_texts import IdTexts
-from truepair.serving.limits import Limits
 from truepair.serving.lists.histories import UserHistories
 from truepair.serving.retraining.training_data import TrainingData, rows_by_user
 
@@ -115,15 +115,17 @@ def n_users(data: TrainingData) -> int:
 
 
 def _in_common_codes(data: TrainingData, *models: Recommender) -> tuple[Interactions, Interactions]:
-    """The target and what was known before, of the judged users alone, with the items of all."""
+    """The target, and what was liked or disliked before; of the judged users alone, with the items of all."""
     target, known = data.judging, data.known
     assert target is not None
-    chosen = target.take(np.isin(target.users, _sampled(target)))
+    chosen = dataclasses.replace(target.take(np.isin(target.users, _sampled(target))), disliked=None)
     users = IdMap.of(target.user_ids.outside(np.unique(chosen.users)), "user")
     items = known.item_ids.union(target.item_ids, "item")
     for model in models:
         items = items.union(model.seen_.item_ids, "item")
-    return _recoded(chosen, users, items), _recoded(_with_dislikes(known), users, items)
+    keys = known.keys if known.disliked is None else np.union1d(known.keys, known.disliked)
+    before = Interactions(*np.divmod(keys, known.n_items), known.user_ids, known.item_ids)
+    return chosen.among(users, items), before.among(users, items)
 
 
 def _sampled(target: Interactions) -> Codes:
@@ -135,21 +137,6 @@ def _sampled(target: Interactions) -> Codes:
     return users
 
 
-def _with_dislikes(known: Interactions) -> Interactions:
-    """Liked and disliked pairs, as pairs."""
-    if known.disliked is None:
-        return known.pairs_only()
-    keys = np.union1d(known.keys, known.disliked)
-    return Interactions(keys // known.n_items, keys % known.n_items, known.user_ids, known.item_ids)
-
-
-def _recoded(pairs: Interactions, users: IdMap, items: IdMap) -> Interactions:
-    """The pairs of these users, in other codes."""
-    places = users.find(pairs.user_ids, "user")[pairs.users]
-    columns = items.find(pairs.item_ids, "item")[pairs.items]
-    return Interactions(places[places >= 0], columns[places >= 0], users, items)
-
-
 def _judged_as_served(
     model: Model,
     target: Interactions,
@@ -159,8 +146,7 @@ def _judged_as_served(
     kinds: Kinds,
 ) -> Evaluation:
     """The lists of the judged users, folded in with what the service knew about each, as it does it."""
-    length, seen = Limits().id_length, model.seen
-    users, items = IdTexts.of(seen.user_ids, "user", length), IdTexts.of(seen.item_ids, "item", length)
+    users, items = IdTexts.of(model.seen.user_ids, "user"), IdTexts.of(model.seen.item_ids, "item")
     histories = UserHistories(model, users, items, kinds)
     found = [histories.with_events(user, history) for user, history in past.items()]
     texts, options = list(past), ListOptions(exclude_seen=False)

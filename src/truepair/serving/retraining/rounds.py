@@ -104,12 +104,8 @@ class _Round:
         n, least = n_users(data), self.plan.users
         if not data.new_pairs:
             return f"none of the {data.new_events:,} new events is a pair that the model could learn"
-        if n < least:
-            return (
-                f"{n:,} users have a new like among the newest {data.judged_events:,} of "
-                f"{data.new_events:,} new events, and {least:,} are needed to judge"
-            )
-        return ""
+        among = f"among the newest {data.judged_events:,} of {data.new_events:,} new events"
+        return "" if n >= least else f"{n:,} users have a new like {among}, and {least:,} are needed to judge"
 
     def _learner(self, running: Recommender, forgotten: set[str]) -> Recommender:
         """A copy of the model that has forgotten who was deleted."""
@@ -120,7 +116,8 @@ class _Round:
     def _trained(self, learner: Recommender, data: TrainingData) -> tuple[str, Recommender]:
         """A candidate, and how it was trained."""
         assert data.learnt is not None
-        if self.plan.by != "fit" and not (self.plan.by == "auto" and _is_much(learner, data)):
+        is_much = data.new_pairs + learner.model_.new_pairs > MUCH * len(data.known)  # since the last fit
+        if self.plan.by != "fit" and not (self.plan.by == "auto" and is_much):
             try:
                 return "update", learner.update(data.learnt)
             except InputError:
@@ -164,11 +161,6 @@ class _Round:
         return decision
 
 
-def _is_much(running: Recommender, data: TrainingData) -> bool:
-    """Whether much of what the candidate knows came after the last fit."""
-    return data.new_pairs + running.model_.new_pairs > MUCH * len(data.known)
-
-
 def _fitted(running: Recommender, pairs: Interactions) -> Recommender:
     """A new model with the settings of the old one; those that were chosen automatically are kept."""
     candidate = Recommender(**running.spec_.parameters()).fit(pairs)
@@ -185,10 +177,8 @@ def _scores(found: Judgement, state: State) -> str:
 
 def _measured(found: Judgement) -> Json:
     """The numbers of a judgement, for the log."""
-    metric, difference = (
-        found.metric,
-        found.candidate.values(found.metric) - found.running.values(found.metric),
-    )
+    metric = found.metric
+    difference = found.candidate.values(metric) - found.running.values(metric)
     scores = {"candidate": found.candidate, "running": found.running, "best_score": found.best}
     spans = {name: (score.mean(metric), *score.interval(metric)) for name, score in scores.items()}
     spans["difference"] = float(difference.mean()), *bootstrap_interval(difference)

@@ -36,9 +36,7 @@ class Schedule:
         try:
             return Schedule(None if every is None else budget_seconds(every), events)
         except InputError:
-            raise InputError(
-                f"--retrain {every!r:.60} is no time; give one such as '6h', '30min' or '90s'."
-            ) from None
+            raise InputError(f"--retrain {every!r:.60} is no time; give '6h', '30min' or '90s'.") from None
 
     def next_time(self, state: State) -> float | None:
         """When the next training is due by the clock; also attempts of other processes count."""

@@ -87,9 +87,10 @@ class Child:
             start_new_session=True,  # Ctrl-C is for the service, which then ends the trainer
         )  # fmt: skip
         assert self._process.stdin is not None
+        self._input = self._process.stdin
         with suppress(OSError):  # it has ended already, and its outcome says so
-            self._process.stdin.write(json.dumps(plan).encode() + b"\n")
-            self._process.stdin.flush()  # it stays open: its end tells the trainer that the service has ended
+            self._input.write(json.dumps(plan).encode() + b"\n")
+            self._input.flush()  # it stays open: its end tells the trainer that the service has ended
 
     @property
     def pid(self) -> int:
@@ -112,7 +113,8 @@ class Child:
                 return found
         except ValueError:
             pass
-        ended = f"was killed by {_name(-code)}" if code < 0 else f"ended with code {code}"
+        kills = {-one.value: f"was killed by {one.name}" for one in signal.Signals}
+        ended = kills.get(code, f"ended with code {code}")
         return {"decision": "failed", "reason": f"the trainer {ended}", "trace": errors[-_TAIL:]}
 
     def stop(self) -> None:
@@ -127,23 +129,15 @@ class Child:
         self._close()
 
     def _close(self) -> None:
-        for stream in (self._process.stdin, self._output, self._errors):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
+        for stream in (self._input, self._output, self._errors):
+            with suppress(OSError):
+                stream.close()
 
 
 def _end_of(file: IO[bytes]) -> str:
     """The end of what a process wrote."""
     file.seek(max(file.seek(0, os.SEEK_END) - 16 * _TAIL, 0))
     return file.read().decode(errors="replace")
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 if __name__ == "__main__":

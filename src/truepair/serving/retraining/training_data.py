@@ -6,7 +6,6 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,12 +17,10 @@ from truepair.errors import InputError
 from truepair.recommender.updating.merging import merged
 from truepair.serving.events.event import Kinds
 from truepair.serving.id_texts import IdTexts
-from truepair.serving.limits import Limits
 
 JUDGED = 0.2
 """The share of the new events that judges: the newest."""
 
-Mask = npt.NDArray[np.bool_]
 Row = tuple[str, str, float]
 
 
@@ -105,7 +102,7 @@ def _usable(events: pa.Table, seen: Interactions, kinds: Kinds) -> pa.Table:
 def _id_texts(seen: Interactions) -> dict[str, IdTexts]:
     """What can be an id of the model's types."""
     none = {"user": seen.user_ids.ids[:0], "item": seen.item_ids.ids[:0]}
-    return {what: IdTexts.of(IdMap.of(ids), what, Limits().id_length) for what, ids in none.items()}
+    return {what: IdTexts.of(IdMap.of(ids), what) for what, ids in none.items()}
 
 
 def _is_id(texts: IdTexts, text: str) -> bool:

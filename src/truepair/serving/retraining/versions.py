@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,19 +20,13 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from truepair.errors import InputError, StorageError
-from truepair.serving.retraining.decisions import Decision, DecisionLog
-from truepair.storage.atomic import atomic_write, remove_unfinished
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from truepair.serving.retraining.decisions import Decision, DecisionLog, usable
+from truepair.storage.atomic import atomic_write, lock_file, remove_unfinished
 
 KEPT = 2
 """Former versions that are kept, beside the model file and the best version."""
 
 Count = Annotated[int, Field(ge=0, strict=True)]
-_NUMBERED = re.compile(r"([0-9]{1,18})\.truepair", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -89,13 +82,9 @@ class Versions:
     def state(self) -> State:
         """What is served; without any version, the model file."""
         try:
-            return _STATE.validate_json(self._current.read_bytes())
-        except FileNotFoundError:
-            return State("")
-        except OSError as error:
-            raise StorageError(
-                f"cannot read {self._current}: {error.strerror or error}; check the disk."
-            ) from error
+            with usable(self._current):
+                found = self._current.exists()
+                return _STATE.validate_json(self._current.read_bytes()) if found else State("")
         except ValidationError as error:
             raise StorageError(
                 f"{self._current} does not say which model is served: {error.errors()[0]['msg']}; remove it "
@@ -116,7 +105,9 @@ class Versions:
                     reason = f"{self.model.name} is another model than before"
                     decision = Decision("replaced", reason, 0, state.current)
                     return self._change(state, decision, base=base, stack=(0,), until={0: 0}, best=0)
-        if state.decision is not None and state.decision.id not in self.log.newest_ids():
+        if state.decision is not None and state.decision.id not in [
+            one["id"] for one in self.log.newest(1000)
+        ]:
             self._log(state.decision)
         return state
 
@@ -127,13 +118,7 @@ class Versions:
         """Whether this process may train: one at a time. A process that dies gives the right back."""
         self.folder.mkdir(exist_ok=True)
         with open(self.folder / "training.lock", "ab") as file:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    yield False
-                    return
-            yield True
+            yield lock_file(file) is not False
 
     def is_training(self) -> bool:
         """Whether a process trains now."""
@@ -201,8 +186,7 @@ class Versions:
         """The state, which nobody else changes until the block ends."""
         self.folder.mkdir(exist_ok=True)
         with open(self.folder / "current.lock", "ab") as file:
-            if fcntl is not None:
-                fcntl.flock(file, fcntl.LOCK_EX)
+            lock_file(file, wait=True)
             state = self.state()
             yield state if state.base else dataclasses.replace(state, base=checksum(self.model))
 
@@ -212,8 +196,8 @@ class Versions:
 
     def _remove_others(self, stack: tuple[int, ...]) -> None:
         for path in self.folder.iterdir():
-            found = _NUMBERED.fullmatch(path.name)
-            if found and int(found[1]) not in stack:
+            is_version = path.suffix == ".truepair" and path.stem.isdecimal()
+            if is_version and int(path.stem) not in stack:
                 with suppress(OSError):
                     path.unlink()
 
@@ -226,8 +210,5 @@ class Versions:
 
 def checksum(path: Path) -> str:
     """Of a file's content."""
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror or error}.") from error
+    with usable(path), open(path, "rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -28,11 +27,12 @@ from truepair.errors import InputError, check_choice
 from truepair.serving.events.event import Event
 from truepair.serving.events.records import ItemRecord, Row, compact, stored
 from truepair.serving.events.writing import StoreWriter, Transaction, put_events, put_records
+from truepair.serving.id_texts import LONGEST
 from truepair.serving.transfer.exporting import PARTS, Progress
-from truepair.storage.types import Ids, Json
+from truepair.storage.types import Json
 
 _BATCH = 65_536
-_LONGEST = 256  # characters of an id
+_PARSE = {"user": identifiers, "item": identifiers, "time": timestamps, "kind": kind_texts}
 
 
 def import_files(
@@ -46,11 +46,8 @@ def import_files(
     there stay, and rows of items and users with the same id are replaced. Returns the numbers of rows that
     were read and that changed the store.
     """
-    found = [
-        part
-        for source in sources
-        for part in _opened(source, kind, check_choice("missing", missing, MISSING))
-    ]
+    check_choice("missing", missing, MISSING)
+    found = [part for source in sources for part in _opened(source, kind, missing)]
     counts: dict[str, tuple[int, int]] = {}
     with store.writing(limited=False) as transaction:
         for part, rows in found:
@@ -64,10 +61,9 @@ def import_files(
 Rows = Iterator[list[Row]]
 
 
-def _put(transaction: Transaction, part: str, rows: list[Row]) -> int:
+def _put(transaction: Transaction, part: str, rows: list[Any]) -> int:
     if part == "events":
-        events: list[Any] = rows  # of `_checked_events`
-        return put_events(transaction, events)
+        return put_events(transaction, rows)
     return put_records(transaction, part.removesuffix("s"), PARTS[part].names, rows)
 
 
@@ -98,6 +94,8 @@ def _schema(path: Path) -> pa.Schema:
 def _exported(path: Path, part: str) -> tuple[str, Rows]:
     """A file of `export`."""
     found, schema = _schema(path), PARTS[part]
+    numbered = pa.timestamp("us", "UTC"), pa.bool_()  # in a store, times and flags are numbers
+    plain = pa.schema([(one.name, pa.int64() if one.type in numbered else one.type) for one in schema])
     if missing := [name for name in schema.names if name not in found.names]:
         raise InputError(f"{path} has no column {missing[0]!r}; it is no file of `truepair export`.")
 
@@ -105,8 +103,8 @@ def _exported(path: Path, part: str) -> tuple[str, Rows]:
         try:
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches(_BATCH, columns=schema.names):
-                    table = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
-                    rows = _plain_rows(table)
+                    table = pa.Table.from_batches([batch]).select(schema.names).cast(schema).cast(plain)
+                    rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
                     yield _checked_events(rows) if part == "events" else rows
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}.") from error
@@ -118,28 +116,14 @@ def _checked_events(rows: Iterable[Row]) -> list[Row]:
     events: list[Row] = []
     for event in (Event(*row) for row in rows):
         for name, text in (("user", event.user), ("item", event.item), ("kind", event.kind)):
-            if not text or len(text) > _LONGEST:
-                raise InputError(
-                    f"an event has the {name} {text!r:.60}; it must have 1 to {_LONGEST} characters."
-                )
+            if not text or len(text) > LONGEST:
+                raise InputError(f"an event has the {name} {text!r:.60}; give 1 to {LONGEST} characters.")
         if event.weight is None or not 0 < event.weight <= 1e9:
             raise InputError(f"an event has the weight {event.weight}; it must be above 0 and at most 1e9.")
         if event.time is None:
-            raise InputError(
-                "an event has no time; give it one, or pass missing='drop' to remove such events."
-            )
+            raise InputError("an event has no time; give it one, or pass missing='drop' to remove it.")
         events.append(event)
     return events
-
-
-def _plain_rows(table: pa.Table) -> list[Row]:
-    columns = []
-    for field in table.schema:
-        column = table[field.name]
-        is_time, is_flag = pa.types.is_timestamp(field.type), pa.types.is_boolean(field.type)
-        column = column.cast(pa.int64()) if is_time or is_flag else column
-        columns.append(column.to_pylist())
-    return list(zip(*columns, strict=True))
 
 
 # --- other tables ----------------------------------------------------------------------------------------
@@ -151,70 +135,61 @@ def _of_table(raw: Raw, kind: str, missing: str) -> tuple[str, Rows]:
         places: dict[str, int] = {}
         for place, name in enumerate(raw.names):
             role = "kind" if is_kind(name) else role_of(name)
-            if role is not None:
+            if role is not None and role != "rating":
                 places.setdefault(role, place)
-        columns = raw.read(range(len(raw.names)))
-        if missing == "drop":
-            columns = _without_missing(raw, places, columns)
-        if "user" in places and "item" in places:
-            return "events", iter([_event_rows(raw, places, columns, kind)])
-        if "item" not in places and "user" not in places:
-            names = ", ".join(map(repr, raw.names)) or "none"
+        names = [role for role in ("user", "item") if role in places]
+        if not names:
+            columns = ", ".join(map(repr, raw.names)) or "none"
             raise InputError(
                 f"{raw.source} has no column that is recognised as the user or the item; its columns are "
-                f"{names}. Name the one with the ids 'user' or 'item'."
+                f"{columns}. Name the one with the ids 'user' or 'item'."
             )
-        role = "item" if "item" in places else "user"
-        ids = _ids(raw, role, columns[places[role]])
-        labels = _labels(raw, columns, places[role])
-    if role == "item":
-        return "items", iter([[_item(id, found) for id, found in zip(ids, labels, strict=True)]])
-    return "users", iter([[(id, 0, 0, compact(found), "") for id, found in zip(ids, labels, strict=True)]])
+        found = zip(raw.read(range(len(raw.names))), raw.names, strict=True)
+        table = [to_arrow(column, name) for column, name in found]
+        used = places if len(names) == 2 or missing == "drop" else names
+        values = {role: _PARSE.get(role, numbers)(raw, role, table[places[role]]) for role in used}
+        if missing == "drop":
+            present = pa.array(~np.logical_or.reduce(list(map(absent_rows, values.values()))))
+            table = [column.filter(present) for column in table]
+            values = {role: column.filter(present) for role, column in values.items()}
+        ids = [_id_texts(raw, role, values[role]) for role in names]
+        if len(names) == 2:
+            return "events", iter([_event_rows(raw, values, ids[0], ids[1], kind)])
+        rows = zip(*ids, _labels(raw, table, places[names[0]]), strict=True)
+    if names == ["item"]:
+        return "items", iter([[_item(id, labels) for id, labels in rows]])
+    return "users", iter([[(id, 0, 0, compact(labels), "") for id, labels in rows]])
 
 
-def _without_missing(raw: Raw, places: dict[str, int], columns: Sequence[Ids]) -> list[pa.Array]:
-    """The columns without the rows that miss a value of a role."""
-    table = [to_arrow(column, name) for column, name in zip(columns, raw.names, strict=True)]
-    parse = {"user": identifiers, "item": identifiers, "time": timestamps, "kind": kind_texts}
-    absent = np.zeros(len(table[0]), dtype=bool)
-    for role, place in places.items():
-        if role != "rating":
-            absent |= absent_rows(parse.get(role, numbers)(raw, role, columns[place]))
-    return [column.filter(pa.array(~absent)) for column in table]
-
-
-def _event_rows(raw: Raw, places: dict[str, int], columns: Sequence[Ids], kind: str) -> list[Row]:
-    users, items = (_ids(raw, role, columns[places[role]]) for role in ("user", "item"))
+def _event_rows(
+    raw: Raw, values: dict[str, pa.Array], users: list[str], items: list[str], kind: str
+) -> list[Row]:
     n = len(users)
-    weights, kinds = [1.0] * n, [kind] * n
-    times: list[int | None] = [0] * n
-    if "weight" in places:
-        weights = numbers(raw, "weight", columns[places["weight"]]).to_pylist()
-    if "kind" in places:
-        kinds = to_arrow(columns[places["kind"]], "kind").cast(pa.large_string()).to_pylist()
-    if "time" in places:
-        times = _microseconds(raw, timestamps(raw, "time", columns[places["time"]]).to_pylist())
+    weights = values["weight"].to_pylist() if "weight" in values else [1.0] * n
+    kinds = values["kind"].to_pylist() if "kind" in values else [kind] * n
+    times = _microseconds(raw, values["time"]) if "time" in values else [0] * n
     return _checked_events(zip(users, items, kinds, weights, times, [None] * n, strict=True))
 
 
-def _microseconds(raw: Raw, times: list[float | None]) -> list[int | None]:
+def _microseconds(raw: Raw, times: pa.Array) -> list[int | None]:
     """Times of a clock in µs; None for one that is missing."""
-    known = [0 if one is None or math.isnan(one) else one for one in times]
-    units = units_per_second(max(map(abs, known), default=0))
-    if units is None and any(known):
+    absent = absent_rows(times).tolist()
+    known = [None if gone else time for time, gone in zip(times.to_pylist(), absent, strict=True)]
+    largest = max((abs(time) for time in known if time is not None), default=0)
+    units = units_per_second(largest)
+    if units is None and largest:
         raise InputError(
-            f"{raw.source} has times of at most {max(known)}, too small for seconds since 1970; give dates, "
+            f"{raw.source} has times of at most {largest}, too small for seconds since 1970; give dates, "
             "or leave the column out."
         )
     factor = 1e6 / (units or 1.0)
     return [
-        None if one is None or math.isnan(one) else int(one) if factor == 1 else round(one * factor)
-        for one in times
+        None if time is None else int(time) if factor == 1 else round(time * factor)  # whole µs stay exact
+        for time in known
     ]
 
 
-def _ids(raw: Raw, role: str, values: Ids) -> list[str]:
-    found = identifiers(raw, role, values)
+def _id_texts(raw: Raw, role: str, found: pa.Array) -> list[str]:
     if found.null_count:
         row = pc.index(found.is_null(), True).as_py()
         raise InputError(
@@ -223,24 +198,21 @@ def _ids(raw: Raw, role: str, values: Ids) -> list[str]:
         )
     texts = [str(value) if isinstance(value, uuid.UUID | int) else value for value in found.to_pylist()]
     for text in texts:
-        if not isinstance(text, str) or not 0 < len(text) <= _LONGEST:
-            raise InputError(
-                f"{raw.source} has the {role} {text!r:.60}; it must have 1 to {_LONGEST} characters."
-            )
+        if not isinstance(text, str) or not 0 < len(text) <= LONGEST:
+            raise InputError(f"{raw.source} has the {role} {text!r:.60}; give 1 to {LONGEST} characters.")
     return texts
 
 
-def _labels(raw: Raw, columns: Sequence[Ids], id_column: int) -> list[Json]:
+def _labels(raw: Raw, columns: Sequence[pa.Array], id_column: int) -> list[Json]:
     """For each row an object of the other columns, without nulls."""
-    others: dict[str, list[object]] = {}
-    for place, name in enumerate(raw.names):
-        if place != id_column and not is_row_number(name):
-            column = to_arrow(columns[place], name)
-            others[name] = (column if raw.typed else typed_text(column)).to_pylist()
-    n = len(to_arrow(columns[id_column], "id"))
+    others = {
+        name: (column if raw.typed else typed_text(column)).to_pylist()
+        for place, (name, column) in enumerate(zip(raw.names, columns, strict=True))
+        if place != id_column and not is_row_number(name)
+    }
     return [
         {name: _json(values[row]) for name, values in others.items() if values[row] is not None}
-        for row in range(n)
+        for row in range(len(columns[id_column]))
     ]
 
 

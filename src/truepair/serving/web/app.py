@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pyarrow as pa
 from fastapi import APIRouter, Query, Request
@@ -19,17 +19,9 @@ from truepair.serving.events.store import open_store
 from truepair.serving.limits import Limits
 from truepair.serving.lists.micro_batching import MicroBatcher
 from truepair.serving.lists.served_model import ListRequest, PlainList, ServedModel
-from truepair.serving.web import bodies
+from truepair.serving.web import bodies, routing
 from truepair.serving.web.guard import Metrics, RateLimit, RequestLog
-from truepair.serving.web.routing import (
-    JSON,
-    CheckedRouter,
-    Gate,
-    arrow_response,
-    json_response,
-    table_response,
-    wants_arrow,
-)
+from truepair.serving.web.routing import CheckedRouter, Gate, json_response, table_response
 from truepair.serving.web.tokens import Tokens
 from truepair.storage.types import Json
 from truepair.storage.versions import package_version
@@ -146,9 +138,9 @@ class Service:
         """The best items for a user."""
         question = ListRequest(self.served.users.text(id), check_whole("k", k, 1, self.limits.k))
         found = await self.lists_together.ask(question)
-        if wants_arrow(request):
-            return arrow_response(found.table())
-        return Response(found.json(), media_type=JSON)
+        if routing.wants_arrow(request):
+            return routing.arrow_response(found.table())
+        return Response(found.json(), media_type=routing.JSON)
 
     def lists(self, request: Request, body: bodies.ListsBody) -> Response:
         """Lists for several users, with all options."""
@@ -217,17 +209,13 @@ class Service:
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4")
 
 
-def _shown_facts(facts: Mapping[str, object]) -> Json:
+def _shown_facts(facts: Mapping[str, Any]) -> Json:
     """The facts to show, without those that have a value for each user or item.
 
     `metrics` is a list of name, value and interval (null where none was computed).
     """
-    metrics, intervals = (_dict(facts.get(name)) for name in ("metrics", "intervals"))
+    metrics, intervals = (facts.get(name) or {} for name in ("metrics", "intervals"))
     rows = [
         {"name": name, "value": value, "interval": intervals.get(name)} for name, value in metrics.items()
     ]
     return {"metrics": rows} | {name: facts[name] for name in _SHOWN if facts.get(name) is not None}
-
-
-def _dict(value: object) -> Json:
-    return value if isinstance(value, dict) else {}

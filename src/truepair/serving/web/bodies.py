@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
@@ -19,17 +19,24 @@ Ids = list[Id]
 SomeIds = Annotated[Ids, Field(min_length=1)]
 
 
+_LIMITED = {
+    **dict.fromkeys(("only_items", "exclude_items", "liked", "disliked"), "items"),
+    **{name: name for name in ("users", "pairs", "events")},
+    "where": "text_length",
+    "items": "k",
+}
+"""Field of a body -> the limit of its length."""
+
+
 class RequestBody(BaseModel):
     """A body without unknown fields, whose values have the types of JSON."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    limited: ClassVar[dict[str, str]] = {}
-    """Field -> the limit of its length."""
 
     def check(self, limits: Limits) -> None:
         """Raise if a field is longer than the limits allow."""
-        for name, limit in self.limited.items():
-            value, most = getattr(self, name), getattr(limits, limit)
+        for name, limit in _LIMITED.items():
+            value, most = getattr(self, name, None), getattr(limits, limit)
             if value is not None and len(value) > most:
                 what = "characters" if isinstance(value, str) else "entries"
                 raise InputError(f"{name} has {len(value):,} {what}; at most {most:,} are allowed.")
@@ -54,7 +61,6 @@ class _ListOptions(RequestBody):
     explain: bool | Annotated[int, Field(ge=1, le=50)] = Field(
         False, description="add which items of the user contribute most to each recommendation"
     )
-    limited: ClassVar[dict[str, str]] = {"only_items": "items", "where": "text_length"}
 
     def check(self, limits: Limits) -> None:
         """Raise if a field is longer or larger than the limits allow."""
@@ -79,17 +85,14 @@ class ListsBody(_ListOptions):
     cold: Literal[SERVING] = Field(  # type: ignore[valid-type]
         SERVING[0], description="the same for users without an item that was trained on"
     )
-    limited: ClassVar[dict[str, str]] = {**_ListOptions.limited, "users": "users"}
 
     def check(self, limits: Limits) -> None:
         """Raise if a field is longer or larger than the limits allow."""
         super().check(limits)
         by_user = self.exclude_items if isinstance(self.exclude_items, dict) else {"": self.exclude_items}
         if len(by_user) > limits.users or sum(map(len, by_user.values())) > limits.items:
-            raise InputError(
-                f"exclude_items has more than {limits.items:,} items or {limits.users:,} users; send several "
-                "requests."
-            )
+            most = f"{limits.items:,} items or {limits.users:,} users"
+            raise InputError(f"exclude_items has more than {most}; send several requests.")
 
 
 class SessionBody(_ListOptions):
@@ -101,10 +104,6 @@ class SessionBody(_ListOptions):
     unknown: Literal["drop", "error"] = Field(
         "drop", description="items that the model does not know: ignored, or an error"
     )
-    limited: ClassVar[dict[str, str]] = {
-        **_ListOptions.limited,
-        **dict.fromkeys(("liked", "disliked", "exclude_items"), "items"),
-    }
 
 
 class _Pair(RequestBody):
@@ -116,7 +115,6 @@ class ScoresBody(RequestBody):
     """A request for scores."""
 
     pairs: list[_Pair] = Field(description="pairs of a user and an item")
-    limited: ClassVar[dict[str, str]] = {"pairs": "pairs"}
 
 
 class EventBody(RequestBody):
@@ -145,7 +143,6 @@ class EventsBody(RequestBody):
     events: list[EventBody] = Field(
         description="what users did; the same id, or the same user, item, kind and time, counts once"
     )
-    limited: ClassVar[dict[str, str]] = {"events": "events"}
 
 
 # --- answers -------------------------------------------------------------------------------------------

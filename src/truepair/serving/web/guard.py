@@ -20,6 +20,8 @@ from itertools import count
 from typing import TextIO
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.datastructures import Headers
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from truepair.errors import check_number
@@ -29,7 +31,7 @@ from truepair.serving.limits import Limits
 from truepair.serving.lists.served_model import ServedModel
 from truepair.serving.web.tokens import Tokens, credentials, is_loopback
 
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = ("GET", "POST", "HEAD", "PUT", "PATCH", "DELETE")
 _HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
 _TIMES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
@@ -87,17 +89,19 @@ class Metrics:
         self.gathered = Histogram(
             "truepair_gathered_requests", "Requests in one product", buckets=_SIZES, registry=registry
         )
-        folded = Gauge("truepair_fold_ins", "Users who were folded in", registry=registry)
-        folded.set_function(lambda: served().histories.fold_ins)
-        failed = Gauge("truepair_store_failures", "Failed readings of the store", registry=registry)
-        failed.set_function(lambda: served().histories.store_failures)
+        self.gauge("fold_ins", "Users who were folded in", lambda: served().histories.fold_ins)
+        about = "Failed readings of the store"
+        self.gauge("store_failures", about, lambda: served().histories.store_failures)
         about = "Share of exact lists that the index finds, measured; 1 without one"
-        recall = Gauge("truepair_index_recall", about, registry=registry)
-        recall.set_function(lambda: served().indexing.recall)
+        self.gauge("index_recall", about, lambda: served().indexing.recall)
         size = Gauge("truepair_index_items", "Items in the index by its kind", ("kind",), registry=registry)
         size.labels(ivf.NAME).set_function(
             lambda: len(served().lister.codes) if served().indexing.kind == ivf.NAME else 0
         )
+
+    def gauge(self, name: str, about: str, value: Callable[[], float]) -> None:
+        """Add a number that is asked for whenever the metrics are."""
+        Gauge(f"truepair_{name}", about, registry=self.registry).set_function(value)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request."""
@@ -165,9 +169,9 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
-        started, headers, status = time.perf_counter(), dict(scope["headers"]), 0
-        given = headers.get(b"x-request-id", b"")
-        request = given.decode() if _REQUEST_ID.fullmatch(given) else f"{self._start}-{next(self._numbers):x}"
+        started, headers, status = time.perf_counter(), Headers(scope=scope), 0
+        given = headers.get("x-request-id", "")
+        request = given if _REQUEST_ID.fullmatch(given) else f"{self._start}-{next(self._numbers):x}"
         scope["state"] = {**scope.get("state", {}), "request": request}
 
         async def sending(message: Message) -> None:
@@ -178,36 +182,36 @@ class Guard:
                 message = {**message, "headers": [*message.get("headers", ()), *own]}
             await send(message)
 
+        async def refuse(status: int, text: str, more: dict[str, str] | None = None) -> None:
+            content = escaped({"error": text, "request": request})
+            await Response(content, status, more, "application/json")(scope, receive, sending)
+
         try:
             if not self._needs_tokens and not _names_this_machine(headers):
                 text = "without tokens only this machine is served; ask for localhost, or set tokens."
-                await refuse(sending, 403, text, request)
+                await refuse(403, text)
                 return
             if self.rates is not None and not scope["path"].startswith("/health/"):
                 wait = self.rates.wait(self._caller(scope, headers))
                 if wait:
                     text = f"more than {self.rates.per_second:g} requests a second; wait {wait} s."
-                    await refuse(sending, 429, text, request, [(b"retry-after", str(wait).encode())])
+                    await refuse(429, text, {"retry-after": str(wait)})
                     return
             async with asyncio.timeout(self.limits.seconds):
                 await self.app(scope, receive, sending)
         except TimeoutError as error:
             self.log.failed(request, error)
             if not status:
-                await refuse(
-                    sending, 503, f"no answer within {self.limits.seconds:g} s; ask for less.", request
-                )
+                await refuse(503, f"no answer within {self.limits.seconds:g} s; ask for less.")
         except Exception as error:  # the application has answered with 500 by then
             self.log.failed(request, error)
         finally:
             self._count(scope, request, status, time.perf_counter() - started)
 
-    def _caller(self, scope: Scope, headers: dict[bytes, bytes]) -> bytes:
+    def _caller(self, scope: Scope, headers: Headers) -> bytes:
         """Who asks: a known token, or an address; tokens by chance would each be a new caller."""
         address: str = (scope.get("client") or ("",))[0]
-        names = (b"authorization", b"x-api-key")
-        given = {name.decode(): headers[name].decode("latin-1") for name in names if name in headers}
-        return self.tokens.owner(credentials(given)) or address.encode()
+        return self.tokens.owner(credentials(headers)) or address.encode()
 
     def _count(self, scope: Scope, request: str, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path_format", "other")
@@ -217,17 +221,6 @@ class Guard:
         self.log.request({**facts, "ms": round(seconds * 1000, 2)}, scope["path"])
 
 
-def _names_this_machine(headers: dict[bytes, bytes]) -> bool:
-    host = headers.get(b"host", b"").decode("latin-1")
+def _names_this_machine(headers: Headers) -> bool:
+    host = headers.get("host", "")
     return is_loopback(host if host.endswith("]") else host.rpartition(":")[0] or host)
-
-
-async def refuse(
-    send: Send, status: int, text: str, request: str, more: list[tuple[bytes, bytes]] | None = None
-) -> None:
-    """Send an error as JSON."""
-    body = escaped({"error": text, "request": request}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    headers += more or []
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

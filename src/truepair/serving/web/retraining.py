@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from fastapi import Query
 from fastapi.responses import Response
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter
 from pydantic import BaseModel, Field
 
 from truepair.errors import InputError, StorageError
@@ -90,18 +90,15 @@ class AutomaticRetraining:
         self.trainings = self.failures = 0
         self._ending, self._started = threading.Event(), threading.Lock()
         self._following = threading.Lock()  # one model is loaded at a time
-        self._unusable: tuple[State, float] | None = None
+        self._unusable: tuple[int, ...] = ()  # what was to be served when its loading failed
+        self._next_try = 0.0
         self._thread = threading.Thread(target=self._run, name="retraining", daemon=True)
-        registry = service.metrics.registry
-        self._decisions = Counter(
-            "truepair_decisions", "Decisions about the model", ("decision",), registry=registry
-        )
+        metrics, about = service.metrics, "Decisions about the model"
+        self._decisions = Counter("truepair_decisions", about, ("decision",), registry=metrics.registry)
         for decision in DECISIONS:
             self._decisions.labels(decision)
-        version = Gauge("truepair_model_version", "The version that is served", registry=registry)
-        version.set_function(lambda: service.served.version)
-        training = Gauge("truepair_training", "Whether this process has a trainer", registry=registry)
-        training.set_function(lambda: self.child is not None)
+        metrics.gauge("model_version", "The version that is served", lambda: service.served.version)
+        metrics.gauge("training", "Whether this process has a trainer", lambda: self.child is not None)
         service.routers.append(self._router())
         service.has_decisions = True
         service.closing.append(self.close)
@@ -142,10 +139,9 @@ class AutomaticRetraining:
     def begin(self, plan: RetrainingPlan) -> bool:
         """Start a trainer, unless this process or another one has one."""
         with self._started:
-            if self._ending.is_set() or self.child is not None or self.versions.is_training():
-                self.schedule.restart(self.service.reader.count)
-                return False
             self.schedule.restart(self.service.reader.count)
+            if self._ending.is_set() or self.child is not None or self.versions.is_training():
+                return False
             self.trainings += 1
             self.child = Child(vars(plan))
             return True
@@ -154,16 +150,17 @@ class AutomaticRetraining:
         """Serve the version that `current` names, if it is another one."""
         with self._following:
             state = self.versions.state()
-            if state.current == self.service.served.version or self._is_unusable(state):
+            failed_again = state.stack == self._unusable and time.monotonic() < self._next_try
+            if state.current == self.service.served.version or failed_again:
                 return state
             try:
                 self.service.swap(Recommender.load(self.versions.path(state.current)), state.current)
             except Exception as error:  # the file is damaged, or there is no memory for it
-                self._unusable = state, time.monotonic()
+                self._unusable, self._next_try = state.stack, time.monotonic() + _AGAIN
                 self.failures += 1
                 self.service.log.failed("retraining", error)
                 return state
-            self._unusable = None
+            self._unusable = ()
             if gc.get_freeze_count():  # as at the start: the new model is not looked through again and again
                 gc.collect()
                 gc.freeze()
@@ -171,13 +168,6 @@ class AutomaticRetraining:
                 self.schedule.restart(self.service.reader.count)
             self.service.log.write("model", version=state.current)
             return state
-
-    def _is_unusable(self, state: State) -> bool:
-        """Whether this version could not be loaded a moment ago."""
-        if self._unusable is None:
-            return False
-        failed, when = self._unusable
-        return failed.stack == state.stack and time.monotonic() - when < _AGAIN
 
     def _note(self, found: Json) -> None:
         """Count and log how a trainer ended; a failure becomes a decision."""

@@ -46,9 +46,7 @@ def bound_socket(host: str, port: int, tokens: Tokens) -> socket.socket:
         listening = socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(
-            f"cannot listen on {host} port {port}: {reason}; choose another --host or --port."
-        ) from None
+        raise InputError(f"cannot listen on {host} port {port}: {reason}; choose another.") from None
     # without this, which asyncio sets on some sockets only, an answer waits 40 ms for its second part
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening

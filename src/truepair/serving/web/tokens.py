@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from truepair.errors import InputError, did_you_mean
+from truepair.errors import InputError, check_choice
 from truepair.serving.refusals import RefusalError
 
 RIGHTS: dict[str, tuple[str, ...]] = {
@@ -27,19 +27,16 @@ _REMEDY = "make one with: python -c 'import secrets; print(secrets.token_urlsafe
 
 @dataclass(frozen=True, eq=False)
 class Tokens:
-    """The digests of all tokens, with their kinds. Without any, whoever can connect may do everything."""
+    """The kinds of all tokens by their digests. Without any, whoever can connect may do everything."""
 
-    digests: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
+    kinds: Mapping[bytes, str] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of(tokens: Mapping[str, list[str]]) -> Tokens:
         """Tokens by kind; one that is too short or occurs twice is an error."""
         found: dict[bytes, str] = {}
         for kind, texts in tokens.items():
-            if kind not in RIGHTS:
-                allowed = ", ".join(map(repr, RIGHTS))
-                hint = did_you_mean(kind, RIGHTS)
-                raise InputError(f"{kind!r:.60} is no kind of token; use one of {allowed}.{hint}")
+            check_choice("the kind of tokens", kind, RIGHTS)
             for text in texts:
                 if len(text) < _SHORTEST or not text.isascii() or not text.isprintable() or " " in text:
                     raise InputError(
@@ -48,7 +45,7 @@ class Tokens:
                     )
                 if found.setdefault(_digest(text), kind) != kind:
                     raise InputError(f"one token is {kind} and {found[_digest(text)]}; {_REMEDY}.")
-        return Tokens(tuple((kind, digest) for digest, kind in found.items()))
+        return Tokens(found)
 
     @staticmethod
     def read(path: Path | None, environment: Mapping[str, str] = os.environ) -> Tokens:
@@ -61,36 +58,32 @@ class Tokens:
 
     def with_one(self, kind: str, text: str) -> Tokens:
         """These tokens and one more."""
-        return Tokens((*self.digests, (kind, _digest(text))))
+        return Tokens({**self.kinds, _digest(text): kind})
 
     def __bool__(self) -> bool:
-        return bool(self.digests)
+        return bool(self.kinds)
 
     def check(self, header: str | None, right: str) -> None:
         """Raise a RefusalError unless the header `Authorization: Bearer TOKEN` has a token with this right.
 
         All tokens are compared, each in constant time, so that the time says nothing about them.
         """
-        if not self.digests:
+        if not self.kinds:
             return
-        kind = self._found(header)[0]
-        if kind is None:
+        owner = self.owner(header)
+        if owner is None:
             remedy = "send the header 'Authorization: Bearer TOKEN'"
             raise RefusalError(401, f"a {right} token is needed; {remedy}.", {"www-authenticate": "Bearer"})
+        kind = self.kinds[owner]
         if right not in RIGHTS[kind]:
             raise RefusalError(403, f"a {kind} token does not allow this; a {right} token is needed.")
 
     def owner(self, header: str | None) -> bytes | None:
         """The digest of the token in the header, if it is a known one."""
-        return self._found(header)[1]
-
-    def _found(self, header: str | None) -> tuple[str, bytes] | tuple[None, None]:
         scheme, _, text = (header or "").partition(" ")
-        asked, found = _digest(text.strip()), []
-        for kind, digest in self.digests:
-            if hmac.compare_digest(digest, asked):
-                found.append((kind, digest))
-        return found[0] if found and scheme.lower() == "bearer" else (None, None)
+        asked = _digest(text.strip())
+        found = [digest for digest in self.kinds if hmac.compare_digest(digest, asked)]
+        return found[0] if found and scheme.lower() == "bearer" else None
 
 
 def credentials(headers: Mapping[str, str]) -> str | None:
@@ -121,9 +114,7 @@ def _in_file(path: Path) -> dict[str, list[str]]:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(
-            f'cannot read tokens from {path}: {error}; write lines such as read = ["TOKEN"].'
-        ) from None
+        raise InputError(f'cannot read tokens from {path}: {error}; write read = ["TOKEN"].') from None
     for kind, texts in content.items():
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise InputError(f'{path}: {kind} is no list of texts; write {kind} = ["TOKEN"].')

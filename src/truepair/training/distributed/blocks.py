@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
@@ -22,6 +21,7 @@ from truepair.training.distributed.shards import Parts, Shard, ShardPairs
 from truepair.training.full.pair_sums import Kernel, PairSums, PairTotals, Sums, UserBlock
 from truepair.training.full.scoring import Blocks
 from truepair.training.job import Job
+from truepair.training.sampled.plan import Floats
 
 _SURELY_SOME = 64  # expected columns; e^−64 is the chance that none is drawn
 
@@ -32,12 +32,7 @@ class ShardBlocks(Blocks):
     user_counts: Tensor
 
     def __init__(
-        self,
-        job: Job,
-        shard: Shard,
-        group: ProcessGroup,
-        device: torch.device,
-        weights: npt.NDArray[np.float32] | None = None,
+        self, job: Job, shard: Shard, group: ProcessGroup, device: torch.device, weights: Floats | None
     ) -> None:
         """`shard` is that of the items; `weights` are those of all pairs as anchors, None: all are 1."""
         self.shard, self.group = shard, group
@@ -48,10 +43,10 @@ class ShardBlocks(Blocks):
         if self.chances is not None:
             self.chances = shard.take(self.chances).clone()
 
-    def keep_pairs(self, data: Interactions, weights: npt.NDArray[np.float32] | None) -> None:
+    def keep_pairs(self, data: Interactions, weights: Floats | None) -> None:
         """Put the rank's own pairs on the device; what the counts of all are for remains in `user_counts`."""
         pairs = ShardPairs.of(data, self.shard)
-        own = weights if weights is None or pairs.places is None else weights[pairs.places]
+        own = None if weights is None else weights[pairs.places]
         self.user_counts, self.counts, self.indptr, self.items = (
             torch.tensor(array, device=self.device)
             for array in (pairs.user_counts, np.diff(pairs.indptr), pairs.indptr, pairs.items)

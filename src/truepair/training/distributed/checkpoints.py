@@ -18,7 +18,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,20 +37,6 @@ KIND, VERSION = "truepair distributed checkpoint", 1
 _FACTS, _FOLDER = "run.json", "epoch-"
 
 
-class Piece(NamedTuple):
-    """The rows first … last − 1 of a table in a checkpoint; a table without rows is one number."""
-
-    name: str
-    first: int
-    last: int
-    key: str
-
-
-def key_of(name: str, first: int, last: int) -> str:
-    """The name of these rows of a table."""
-    return f"{name}:{first}-{last}"
-
-
 def save(
     path: Path,
     tensors: Mapping[str, Tensor],
@@ -62,27 +47,27 @@ def save(
 ) -> None:
     """Write a checkpoint; if that fails on any rank, the old one is still there."""
     folder = path / f"{_FOLDER}{epoch:06d}"
-    _on_first(group, lambda: _make_room(path, folder), path)
+    _on_first(group, lambda: _make_room(path), path)
     pieces: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         shard = shard_of(name)
         if tensor.ndim:
-            pieces[key_of(name, shard.first, shard.last)] = tensor.detach()
+            pieces[f"{name}:{shard.first}-{shard.last}"] = tensor.detach()
         elif group.is_first:
             pieces[name] = tensor.detach()
     problem = ""
     try:
-        with _as_alone(group):
+        with _no_warning():
             save_tensors(pieces, storage_writer=FileSystemWriter(folder), no_dist=group.size == 1)
     except (Exception, CheckpointException) as error:  # the second is not an Exception
         # the rank on which it failed, where torch.distributed.checkpoint says so; else this one
-        rank = int(next(iter(getattr(error, "failures", None) or [group.rank])))
+        rank = next(iter(error.failures)) if isinstance(error, CheckpointException) else group.rank
         problem = f"{reason(error)} on rank {rank}"
     _check_all(group, problem, path)
     _on_first(group, lambda: _commit(path, folder, facts), path)
 
 
-def _make_room(path: Path, folder: Path) -> None:
+def _make_room(path: Path) -> None:
     if path.exists() and not path.is_dir():
         raise StorageError(f"{path} is a file of another engine; give another path, or delete it.")
     path.mkdir(parents=True, exist_ok=True)
@@ -90,8 +75,6 @@ def _make_room(path: Path, folder: Path) -> None:
     for other in path.glob(f"{_FOLDER}*"):  # of a run that was killed while it wrote
         if other.name != committed:
             shutil.rmtree(other)
-    if folder.exists():
-        raise StorageError(f"{folder} exists already; give another path, or delete {path}.")
 
 
 def _commit(path: Path, folder: Path, facts: Mapping[str, object]) -> None:
@@ -130,11 +113,8 @@ def _on_first(group: ProcessGroup, action: Callable[[], None], path: Path) -> No
 
 def reason(error: BaseException) -> str:
     """The innermost reason: torch.distributed.checkpoint wraps those of all ranks in one."""
-    failures = getattr(error, "failures", None)
-    if isinstance(failures, dict) and failures:
-        wrapped = next(iter(failures.values()))
-        inner = wrapped[0] if isinstance(wrapped, tuple) else wrapped
-        return reason(inner)
+    while isinstance(error, CheckpointException):
+        error, _ = next(iter(error.failures.values()))
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     lines = str(error).strip().splitlines()
@@ -177,54 +157,44 @@ def read_rows(path: Path, facts: Mapping[str, object], shard_of: Callable[[str],
     if not folder.name.startswith(_FOLDER) or folder.parent != path:
         raise ValueError(f"its folder is {facts.get('folder')!r}")
     stored = FileSystemReader(folder).read_metadata().state_dict_metadata
-    tables: dict[str, list[Piece]] = {}
-    for key in stored:
-        piece = _piece(key)
-        tables.setdefault(piece.name, []).append(piece)
-    return {name: _rows(folder, stored, pieces, shard_of(name)) for name, pieces in tables.items()}
+    names = {key.partition(":")[0] for key in stored}
+    return {name: _rows(folder, stored, name, shard_of(name)) for name in names}
 
 
-def _piece(key: str) -> Piece:
-    name, _, rows = key.partition(":")
-    if not rows:
-        return Piece(name, 0, 0, key)
-    first, last = rows.split("-")
-    return Piece(name, int(first), int(last), key)
-
-
-def _rows(folder: Path, stored: Mapping[str, object], pieces: list[Piece], shard: Shard) -> Tensor:
+def _rows(folder: Path, stored: Mapping[str, object], name: str, shard: Shard) -> Tensor:
     """The shard's rows of one table, a piece at a time."""
-    if pieces[0].key == pieces[0].name:
-        return _read(folder, stored, pieces[0])
+    if name in stored:  # one number
+        return _read(folder, stored, name)
+    keys = [key for key in stored if key.startswith(f"{name}:")]
+    pieces = {key: tuple(map(int, key.partition(":")[2].split("-"))) for key in keys}
     found, have = list[Tensor](), shard.first
-    for piece in sorted(pieces, key=lambda one: one.first):
-        first, last = max(piece.first, shard.first), min(piece.last, shard.last)
+    for key, (begin, end) in sorted(pieces.items(), key=lambda piece: piece[1]):
+        first, last = max(begin, shard.first), min(end, shard.last)
         if first >= last:
             continue
-        content = _read(folder, stored, piece)
-        if first != have or len(content) != piece.last - piece.first:
-            raise ValueError(f"{piece.name} has no rows from {have} on")
-        found.append(content[first - piece.first : last - piece.first].clone())  # not all of the piece
+        content = _read(folder, stored, key)
+        if first != have or len(content) != end - begin:
+            raise ValueError(f"{name} has no rows from {have} on")
+        found.append(content[first - begin : last - begin].clone())  # not all of the piece
         have = last
     if have != shard.last:
-        raise ValueError(f"{pieces[0].name} has no rows from {have} to {shard.last}")
+        raise ValueError(f"{name} has no rows from {have} to {shard.last}")
     return torch.cat(found)
 
 
-def _read(folder: Path, stored: Mapping[str, object], piece: Piece) -> Tensor:
-    about = stored[piece.key]
+def _read(folder: Path, stored: Mapping[str, object], key: str) -> Tensor:
+    about = stored[key]
     if not isinstance(about, TensorStorageMetadata):
-        raise ValueError(f"{piece.name} is not a tensor")
+        raise ValueError(f"{key} is not a tensor")
     content = torch.empty(about.size, dtype=about.properties.dtype)
-    with _as_alone(None):
-        load_tensors({piece.key: content}, storage_reader=FileSystemReader(folder), no_dist=True)
+    with _no_warning():
+        load_tensors({key: content}, storage_reader=FileSystemReader(folder), no_dist=True)
     return content
 
 
 @contextmanager
-def _as_alone(group: ProcessGroup | None) -> Iterator[None]:
+def _no_warning() -> Iterator[None]:
     """PyTorch warns that it reads or writes without other ranks, which is what is meant here."""
     with warnings.catch_warnings():
-        if group is None or group.size == 1:
-            warnings.filterwarnings("ignore", "torch.distributed is disabled")
+        warnings.filterwarnings("ignore", "torch.distributed is disabled")
         yield

@@ -6,9 +6,7 @@ memory where several processes share a device, which NCCL does not allow.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
@@ -23,22 +21,12 @@ _gather: Collective = getattr(dist, "all_gather_single", None) or dist.all_gathe
 _reduce_scatter: Collective = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
-@dataclass
-class Traffic:
-    """What one rank has sent and how long it was in collectives.
-
-    Bytes are those of the ring algorithms: a rank of R sends (R − 1) parts to gather or to reduce and
-    scatter, and twice as much to reduce for all. Collectives of NCCL return before they are done, so there
-    the seconds say little.
-    """
-
-    calls: int = 0
-    bytes: int = 0
-    seconds: float = 0.0
-
-
 class ProcessGroup:
-    """The ranks of a run. A group of one rank needs no process group, and sends nothing."""
+    """The ranks of a run. A group of one rank needs no process group, and sends nothing.
+
+    `sent` counts the bytes that this rank has sent, by the ring algorithms: a rank of R sends (R − 1) parts
+    to gather or to reduce and scatter, and twice as much to reduce for all.
+    """
 
     def __init__(
         self,
@@ -54,7 +42,7 @@ class ProcessGroup:
         """
         self.rank, self.size = rank, size
         self._place, self._absent = place, absent
-        self.traffic = Traffic()
+        self.sent = 0
 
     @property
     def is_first(self) -> bool:
@@ -71,13 +59,13 @@ class ProcessGroup:
         if missing := (length or len(part)) - len(part):
             part = torch.cat([part, part.new_zeros(missing, *part.shape[1:])])
         found = part.new_empty(self.size * len(part), *part.shape[1:])
-        return self._exchange(_gather, found, part, (self.size - 1) * _bytes(part))
+        return self._exchange(_gather, found, part, (self.size - 1) * part.nbytes)
 
     def reduce_scatter(self, whole: Tensor) -> Tensor:
         """The sum over ranks of the rank's own part of `whole` [size · n, …]. [n, …]"""
         if self.size == 1:
             return whole
-        n_bytes = (self.size - 1) * _bytes(whole) // self.size
+        n_bytes = (self.size - 1) * whole.nbytes // self.size
         if self._place is not None and self._place.type == "cpu":  # gloo reduces for all and drops the rest
             parts = self._exchange(dist.all_to_all_single, torch.empty_like(whole), whole, n_bytes)
             return parts.view(self.size, -1, *whole.shape[1:]).sum(dim=0)
@@ -96,34 +84,28 @@ class ProcessGroup:
         """The texts of all ranks."""
         if self.size == 1:
             return [text]
-        content = torch.tensor(list(text.encode()), dtype=torch.uint8)
-        lengths = self.gather(torch.tensor([len(content)]))
-        longest = int(lengths.max())
-        rows = self.gather(content, longest).view(self.size, longest)
-        return [bytes(row[:n].tolist()).decode() for row, n in zip(rows, lengths.tolist(), strict=True)]
+        found = [""] * self.size
+        self._run(lambda: dist.all_gather_object(found, text), (self.size - 1) * len(text))
+        return found
 
     def _reduced(self, part: Tensor, operation: dist.ReduceOp.RedOpType) -> Tensor:
         if self.size == 1:
             return part
         whole = self._staged(part).clone()
-
-        def reduce() -> None:
-            dist.all_reduce(whole, op=operation)
-
-        self._timed(reduce, 2 * (self.size - 1) * _bytes(part) // self.size)
+        n_bytes = 2 * (self.size - 1) * whole.nbytes // self.size
+        self._run(lambda: dist.all_reduce(whole, op=operation), n_bytes)
         return whole.to(part.device)
 
     def _exchange(self, operation: Collective, found: Tensor, given: Tensor, n_bytes: int) -> Tensor:
         to, source = self._staged(found), self._staged(given).contiguous()
-        self._timed(lambda: operation(to, source), n_bytes)
+        self._run(lambda: operation(to, source), n_bytes)
         return to.to(found.device)
 
     def _staged(self, tensor: Tensor) -> Tensor:
         """The tensor where the backend can reach it."""
         return tensor if self._place is None else tensor.to(self._place)
 
-    def _timed(self, operation: Callable[[], object], n_bytes: int) -> None:
-        began = time.perf_counter()
+    def _run(self, operation: Callable[[], object], n_bytes: int) -> None:
         try:
             operation()
         except RuntimeError as error:
@@ -135,9 +117,7 @@ class ProcessGroup:
             raise TrainingError(
                 f"rank {self.rank} of {self.size} lost the other ranks ({why:.300})."
             ) from error
-        self.traffic.seconds += time.perf_counter() - began
-        self.traffic.calls += 1
-        self.traffic.bytes += n_bytes
+        self.sent += n_bytes
 
 
 def no_answer(absent: Sequence[int], rank: int, size: int, why: str) -> TrainingError:
@@ -148,7 +128,3 @@ def no_answer(absent: Sequence[int], rank: int, size: int, why: str) -> Training
         f"{ranks} not answer: the process has ended, or it hangs; see its output. "
         f"Rank {rank} waited for it ({why:.300})."
     )
-
-
-def _bytes(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from torch.distributed.checkpoint.api import CheckpointException
@@ -18,12 +19,11 @@ from truepair.training.loop import Run
 from truepair.training.result import EpochState, FitResult, OnEpoch
 
 
+@dataclass(eq=False)
 class ShardedState(EpochState):
     """What `on_epoch` sees on every rank; whoever can rank by shards need not gather the matrices."""
 
-    def __init__(self, epoch: int, loss: float, trainer: ShardTrainer) -> None:
-        super().__init__(epoch, loss, trainer.matrices)
-        self.shards = ShardedMatrices(trainer.group, *trainer.parts(), trainer.user_shard, trainer.item_shard)
+    shards: ShardedMatrices
 
 
 class DistributedRun(Run):
@@ -36,20 +36,20 @@ class DistributedRun(Run):
     ) -> None:
         assert isinstance(trainer, ShardTrainer)
         self.group = trainer.group
-        described = describe_job(job, on_epoch) | {
-            "checkpoint": str(checkpoint),
-            "epochs": job.settings.epochs,
-        }
-        check_agreement(self.group, described)
+        described = describe_job(job, on_epoch)
+        more = {"checkpoint": str(checkpoint), "epochs": job.settings.epochs}
+        check_agreement(self.group, described | more)
         super().__init__(job, engine, trainer, on_epoch, checkpoint)
         self.kept = trainer.parts
 
     def ask(self, on_epoch: OnEpoch, state: EpochState) -> float | None:
         """Rank 0's score: a rounding elsewhere must not make one rank stop before the others."""
-        score: float | None = super().ask(on_epoch, ShardedState(state.epoch, state.loss, self.trainer))
+        trainer = self.trainer
+        parts = ShardedMatrices(self.group, *trainer.parts(), trainer.user_shard, trainer.item_shard)
+        score = super().ask(on_epoch, ShardedState(state.epoch, state.loss, trainer.matrices, parts))
         said = json.dumps([None if score is None else float(score), self.stopped])
-        score, self.stopped = json.loads(self.group.texts(said)[0])
-        return score
+        of_first, self.stopped = json.loads(self.group.texts(said)[0])
+        return None if of_first is None else float(of_first)
 
     def result(self, keep_start: bool = False) -> FitResult:
         """The result with the rows of all ranks."""

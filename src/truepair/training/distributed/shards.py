@@ -94,13 +94,11 @@ class ShardPairs(NamedTuple):
     item_counts: Codes  # [n_items]
     indptr: Codes  # [n_users + 1], where each user's pairs with items of this rank begin
     items: Codes  # [pairs], counted from the first item of this rank
-    places: Codes | None  # [pairs], of the same pairs among all; None if they are all
+    places: Codes  # [pairs], of the same pairs among all
 
     @staticmethod
     def of(data: Interactions, items: Shard) -> ShardPairs:
         """Those of interactions in memory."""
-        if items.size == 1:
-            return ShardPairs(data.user_counts, data.item_counts, data.indptr, data.items, None)
         places = np.flatnonzero((data.items >= items.first) & (data.items < items.last))
         counts = np.bincount(data.users[places], minlength=data.n_users)
         indptr = np.concatenate([[0], np.cumsum(counts)])
@@ -120,14 +118,10 @@ class Parts:
 
     def gather(self, part: Tensor) -> Tensor:
         """The rows of the whole, from the rank's own, in the order of the whole."""
-        if self.group.size == 1:
-            return part
         return self.group.gather(part, self.width)[self.places]
 
     def reduce(self, whole: Tensor, n_own: int) -> Tensor:
         """The sums over ranks of rows of the whole, for the rank's own `n_own`."""
-        if self.group.size == 1:
-            return whole
         parts = whole.new_zeros(self.group.size * self.width, *whole.shape[1:])
         parts[self.places] = whole
         return self.group.reduce_scatter(parts)[:n_own]

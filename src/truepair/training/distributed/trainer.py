@@ -125,23 +125,17 @@ class ShardTrainer(ModuleTrainer):
 
     def begin(self, start: Start) -> None:
         """Start from the rank's own rows of these vectors and moments."""
-        users = _side(start.users, self.user_shard.take)
-        super().begin(Start(users, _side(start.items, self.item_shard.take), start.steps))
+        own = (np.arange(shard.first, shard.last) for shard in (self.user_shard, self.item_shard))
+        super().begin(start.take(*own))
 
     def reached(self) -> Start:
         """The vectors and moments now, whole, on every rank."""
         part = super().reached()
-        users = _side(part.users, lambda table: self._joined(table, self.user_shard))
-        items = _side(part.items, lambda table: self._joined(table, self.item_shard))
-        return Start(users, items, part.steps)
+        users = [self._joined(table, self.user_shard) for table in part.users if table is not None]
+        items = [self._joined(table, self.item_shard) for table in part.items if table is not None]
+        return Start(Side(*users), Side(*items), part.steps)
 
     def _joined(self, part: Tensor, shard: Shard) -> Tensor:
         """The whole table, from the rank's own rows."""
         rows = torch.from_numpy(places(shard, np.arange(shard.n))).to(part.device)
         return Parts(self.group, shard.longest, rows).gather(part)
-
-
-def _side(side: Side, change: Callable[[Tensor], Tensor]) -> Side:
-    """The tables of a side, each changed."""
-    first, second = (None if table is None else change(table) for table in (side.first, side.second))
-    return Side(change(side.vectors), first, second)

@@ -83,9 +83,7 @@ def _lacks(job: Job) -> str | None:
     if job.loss.needs_items:
         return "it weighs items only in losses with a row form of their own."
     if job.weighs_dislikes:
-        return (
-            "it weighs disliked items only in losses with a row form of their own; it has dislike_weight=1."
-        )
+        return "it weighs disliked items only in losses with a row form; it has dislike_weight=1."
     if job.sampler.columns_of(job.interactions.n_items) is not None:
         known = ", ".join(kind.__name__ for kind in LOSSES.values())
         return f"it draws columns of a catalogue only for losses with a row form of their own: {known}."

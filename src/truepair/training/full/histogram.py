@@ -10,6 +10,7 @@ units of `Kernel.scale`. Scores that span more than `MOST_NODES` cells have wide
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -44,41 +45,40 @@ class HistogramSums:
         weighing = log_weights, np.float32(beta)
         laid = np.zeros((2 * n if with_own else n, nodes.count), np.float32)
         shift = np.zeros(n, np.float32)
-        with parallel_kernel():
-            _lay_scores(scores, *weighing, *nodes.place, laid, shift)
-            if with_own:
-                ones = np.repeat(np.float32(1) / np.diff(starts).astype(np.float32), np.diff(starts))
-                _lay_anchors(pos, ones, starts, *nodes.place, laid[n:])
+        _run(_lay_scores, scores, *weighing, *nodes.place, laid, shift)
+        if with_own:
+            ones = np.repeat(np.float32(1) / np.diff(starts).astype(np.float32), np.diff(starts))
+            _run(_lay_anchors, pos, ones, starts, *nodes.place, laid[n:])
         matrix = _matrix(kernel, nodes.count, nodes.h)
         at_nodes = torch.from_numpy(laid) @ matrix.T  # [n or 2n, 2 · count]: values, slopes
         readings = np.empty((2 * len(laid) // n, len(pos)), np.float32)
-        with parallel_kernel():
-            _read_anchors(at_nodes.numpy(), pos, starts, *nodes.place, readings)
+        _run(_read_anchors, at_nodes.numpy(), pos, starts, *nodes.place, readings)
 
         def slopes_of(coefficients: Tensor) -> Floats:
             """At the nodes, from the anchors by their coefficients."""
             anchors = np.zeros((n, nodes.count), np.float32)
-            with parallel_kernel():
-                _lay_anchors(pos, coefficients.numpy(), starts, *nodes.place, anchors)
+            _run(_lay_anchors, pos, coefficients.numpy(), starts, *nodes.place, anchors)
             return (torch.from_numpy(anchors) @ matrix[nodes.count :]).numpy()
 
         def to_scores(alpha: Tensor) -> Tensor:
             """By the unlabelled scores; it overwrites them."""
-            at_nodes = slopes_of(alpha)
-            with parallel_kernel():
-                _spread_to_scores(at_nodes, *weighing, *nodes.place, shift, scores)
+            _run(_spread_to_scores, slopes_of(alpha), *weighing, *nodes.place, shift, scores)
             return block.scores
 
         def to_own(gamma: Tensor) -> Tensor:
             """By the user's own scores. [A]"""
             at_nodes, found = slopes_of(gamma / block.counts[block.rows]), np.empty((1, len(pos)), np.float32)
-            with parallel_kernel():
-                _read_anchors(at_nodes, pos, starts, *nodes.place, found)
+            _run(_read_anchors, at_nodes, pos, starts, *nodes.place, found)
             return -torch.from_numpy(found[0])
 
         values = [torch.from_numpy(row) for row in readings]
         own = Sums(values[2], values[3], to_own) if with_own else None
         return Sums(values[0], values[1], to_scores), own
+
+
+def _run(kernel: Callable[..., None], *arguments: object) -> None:
+    with parallel_kernel():
+        kernel(*arguments)
 
 
 class Nodes:

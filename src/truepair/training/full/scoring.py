@@ -7,8 +7,6 @@ from collections.abc import Generator
 from importlib.util import find_spec
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
@@ -22,6 +20,7 @@ from truepair.sampling.draws import epoch_batches
 from truepair.training.full.losses import RowLosses, has_row_form, row_losses
 from truepair.training.full.pair_sums import PairSums, Totals, UserBlock, pair_sums
 from truepair.training.job import Job
+from truepair.training.sampled.plan import Floats
 
 
 class ScoredBlock(NamedTuple):
@@ -82,11 +81,7 @@ class Blocks:
     anchor_weights: Tensor | None = None  # [n], those of the interactions as anchors; None: all are 1
 
     def __init__(
-        self,
-        job: Job,
-        device: torch.device,
-        popularity: Codes | None = None,
-        weights: npt.NDArray[np.float32] | None = None,
+        self, job: Job, device: torch.device, popularity: Codes | None = None, weights: Floats | None = None
     ) -> None:
         """`popularity` [n_items] defaults to that of the job's interactions themselves.
 
@@ -121,7 +116,7 @@ class Blocks:
         of_items = torch.as_tensor(sampler.item_weights(popularity), device=device)  # float64
         self.chances = None if n_columns is None else column_chances(of_items, n_columns)
 
-    def keep_pairs(self, data: Interactions, weights: npt.NDArray[np.float32] | None) -> None:
+    def keep_pairs(self, data: Interactions, weights: Floats | None) -> None:
         """Put the items and weights of all pairs on the device."""
         self.items = torch.tensor(data.items, dtype=torch.int64, device=self.device)
         self.anchor_weights = None if weights is None else torch.tensor(weights, device=self.device)
@@ -189,15 +184,14 @@ class Blocks:
 
     def log_weights(self, selection: Selection) -> Tensor | None:
         """Log of the weight of each column, [C], or [B, C] where it depends on the user."""
-        by_user = self.dislikes is not None and (self.dislike_weight != 1 or self.weights is not None)
-        if self.weights is None and not by_user:
-            return selection.log_weights
         if self.weights is not None:
             own = self.weights(selection.users, selection.columns)
-        else:
+        elif self.dislikes is not None and self.dislike_weight != 1:
             n = self.n_items if selection.columns is None else len(selection.columns)
             own = torch.zeros(len(selection.users), n, device=self.device)
-        if by_user:
+        else:
+            return selection.log_weights
+        if self.dislikes is not None:
             places = self.disliked_places(selection.users, selection.columns)
             own.view(-1).index_fill_(0, places, math.log(self.dislike_weight))
         return own if selection.log_weights is None else own.add_(selection.log_weights)

@@ -147,5 +147,6 @@ class ManyUsersTrainer(FullTrainer):
         super().restore(of_items | {"user": table.weights[:0]})
         table.weights.copy_(state["user"])
         if f"{_USERS}step" in state:
-            means = state[f"{_USERS}exp_avg"], state[f"{_USERS}exp_avg_sq"]
-            table.set_means(*means, int(state[f"{_USERS}step"]))
+            table.means.first.copy_(state[f"{_USERS}exp_avg"])
+            table.means.second.copy_(state[f"{_USERS}exp_avg_sq"])
+            table.steps = int(state[f"{_USERS}step"])

@@ -64,10 +64,9 @@ class FullReferenceTrainer(ModuleTrainer):
         self.n_anchors = int(chosen.sum())
         self.n_saturated_users = int(((data.user_counts > 0) & ~free).sum())
         self.weights = job.loss.item_weights((data.n_users, data.n_items), self.device)
-        weights = job.anchor_weights
-        chosen_weights = None if weights is None else torch.from_numpy(weights[chosen]).to(self.device)
-        self.anchor_weights = chosen_weights  # in the order of `anchors`
-        self.dislikes = None
+        self.anchor_weights = self.dislikes = None
+        if job.anchor_weights is not None:  # in the order of `anchors`
+            self.anchor_weights = torch.from_numpy(job.anchor_weights[chosen]).to(self.device)
         if data.dislikes is not None:
             self.dislikes = Draws(data.dislikes, job.sampler, self.device).known_mask
         self.steps = math.ceil(len(self.users) / job.settings.batch_size)

@@ -58,7 +58,8 @@ def loss_numbers(loss: Loss) -> LossNumbers:
     for name, parameter in parameters_of(type(loss)).items():
         if parameter.is_number and not parameter.full_only:
             value = 1 / getattr(loss, name) if parameter.inverse else getattr(loss, name)
-            found[parameter.kernel_name(name)] = np.float32(max(value, smallest) if value > 0 else value)
+            kernel_name = f"inverse_{name}" if parameter.inverse else name
+            found[kernel_name] = np.float32(max(value, smallest) if value > 0 else value)
     return LossNumbers(**found)
 
 

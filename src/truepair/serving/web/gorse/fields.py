@@ -147,9 +147,7 @@ def moment(text: str | None) -> int | None:
         found = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", plain))
         return (found.replace(tzinfo=found.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
     except (ValueError, OverflowError):
-        raise InputError(
-            f"Timestamp = {text!r:.60} cannot be used; give text such as '2024-05-31T12:00:00Z'."
-        ) from None
+        raise InputError(f"Timestamp = {text!r:.60} is no time; give '2024-05-31T12:00:00Z'.") from None
 
 
 def duration(text: str) -> int:

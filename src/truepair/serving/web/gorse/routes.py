@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -19,7 +20,7 @@ from truepair.serving.refusals import RefusalError
 from truepair.serving.web.app import Service
 from truepair.serving.web.gorse import fields
 from truepair.serving.web.gorse.fields import FeedbackBody, ItemBody, N, Offset, Score, UserBody
-from truepair.serving.web.routing import CheckedRouter, in_thread, json_response
+from truepair.serving.web.routing import CheckedRouter, json_response
 from truepair.serving.web.tokens import credentials
 from truepair.storage.types import Json
 
@@ -116,7 +117,7 @@ class Gorse:
         scored = (await self._recommended(served, user, list(filter(None, category)), end))[offset:end]
         if kind:
             events = [Event(user, item, kind, 1.0, moment, None) for item, _ in scored]
-            await in_thread(self.service.store.add_feedback, events, False)
+            await asyncio.to_thread(self.service.store.add_feedback, events, False)
         if request.headers.get("x-api-version") == "2":
             return _scores(scored)
         return json_response([item for item, _ in scored])
@@ -131,16 +132,16 @@ class Gorse:
         self, served: ServedModel, user: str, categories: Sequence[str], end: int
     ) -> Scored:
         """The first `end` items, without those that the user gave any feedback on."""
-        seen = await in_thread(self._seen, user)
+        seen = await asyncio.to_thread(self._seen, user)
         if not categories:
             k = min(end + len(seen), served.model.seen.n_items)
             found = await self.service.lists_together.ask(ListRequest(user, max(k, 1)))
             names = (found.served.items.names[code] for code in found.items.tolist())
             scored = zip(names, found.scores.tolist(), strict=True)
             return [pair for pair in scored if pair[0] not in seen][:end]
-        items = await in_thread(served.in_categories, categories)
+        items = await asyncio.to_thread(served.in_categories, categories)
         options = {"only_items": sorted(items - seen)}
-        return await in_thread(self._listed, end, served.recommend, [user], **options)
+        return await asyncio.to_thread(self._listed, end, served.recommend, [user], **options)
 
     def _seen(self, user: str) -> set[str]:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from typing import TypeAlias
 
 import numpy as np
@@ -33,11 +34,8 @@ def catch_up(means: Means, rows: Tensor | None, step: int, course: Course, decay
     parts = np.array_split(places, torch.get_num_threads())
     tables, rates, roots = _tables(means), course.rates.numpy(), course.roots.numpy()
     with ThreadPoolExecutor(len(parts)) as pool:
-        made = [
-            pool.submit(catch_up_rows, part, step, tables, rates, roots, np.float32(decay)) for part in parts
-        ]
-        for each in made:
-            each.result()
+        same = (repeat(value) for value in (step, tables, rates, roots, np.float32(decay)))
+        list(pool.map(catch_up_rows, parts, *same))
 
 
 def update(means: Means, rows: Tensor, gradient: Tensor, step: int, course: Course, decay: float) -> None:

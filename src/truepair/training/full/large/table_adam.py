@@ -90,12 +90,6 @@ class TableAdam:
         """The running mean of its square, in float32. [n, d]"""
         return self.means.second.float()
 
-    def set_means(self, first: Tensor, second: Tensor, steps: int) -> None:
-        """Go on from these means after so many steps."""
-        self.means.first.copy_(first)
-        self.means.second.copy_(second)
-        self.steps = steps
-
     def start_epoch(self, rate: float, steps: int) -> None:
         """An epoch with this learning rate and so many steps begins."""
         self.course = Course.of(rate, self.steps, steps, self.weights.device, self.precision)

@@ -6,27 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from truepair.training.sampled.cpu import draws, updates
 from truepair.training.sampled.cpu.arithmetic import ONE, Float, Index, Ints, compiled, inlined, without_lock
 from truepair.training.sampled.cpu.draw_tables import DrawTables
-from truepair.training.sampled.cpu.draws import (
-    Order,
-    anchor_at,
-    draw_by_weight,
-    draw_extra,
-    fill_words,
-    settle_doubtful,
-    try_unlabelled,
-)
 from truepair.training.sampled.cpu.losses import loss_row
 from truepair.training.sampled.cpu.memory import Space
-from truepair.training.sampled.cpu.updates import (
-    EmbeddingTables,
-    adagrad_rows,
-    dot_rows,
-    fetch_rows,
-    sgd_rows,
-    square_row,
-)
+from truepair.training.sampled.cpu.updates import EmbeddingTables
 from truepair.training.sampled.plan import Floats, KernelPlan
 
 _MOSTLY_CACHED = 1 << 19  # floats of a table whose rows are not worth asking for ahead
@@ -47,7 +32,7 @@ class Visits(NamedTuple):
     """What an epoch visits in which order, and the random numbers of its draws."""
 
     tables: DrawTables
-    order: Order
+    order: draws.Order
     key: np.uint64
 
 
@@ -76,24 +61,24 @@ def draw_block(
     tables, m, pool = visits.tables, plan.m, plan.pool
     found: Index = 0
     width, words = 1 + m + pool, (1 + m + pool) // 2
-    fill_words(visits.key, np.uint64(first * words), space.words)
+    draws.fill_words(visits.key, np.uint64(first * words), space.words)
     for b in range(count):
-        anchor = np.int64(anchor_at(visits.order, np.uint64(first + b)))
+        anchor = np.int64(draws.anchor_at(visits.order, np.uint64(first + b)))
         space.users[b], space.items[b * width] = tables.pairs[anchor, 0], tables.pairs[anchor, 1]
         if len(model.weights):
             space.weights[b] = model.weights[anchor]
-    fetch_rows(model.users, space.users, count)
+    updates.fetch_rows(model.users, space.users, count)
     for b in range(count):
         user, row, bits = np.int64(space.users[b]), b * width + 1, 2 * b * words
-        draw_extra(tables, space, user, bits, row, m)
+        draws.draw_extra(tables, space, user, bits, row, m)
         if tables.exact.uniform:
-            found = try_unlabelled(tables, space, user, bits + m, row + m, pool, found)
+            found = draws.try_unlabelled(tables, space, user, bits + m, row + m, pool, found)
         else:
             place = np.uint64((first + b) * pool + 1)
-            draw_by_weight(tables.exact, user, ~visits.key, place, space.items, row + m, pool)
-    settle_doubtful(tables, space, ~visits.key, np.uint64(first), width, found)
+            draws.draw_by_weight(tables.exact, user, ~visits.key, place, space.items, row + m, pool)
+    draws.settle_doubtful(tables, space, ~visits.key, np.uint64(first), width, found)
     if model.items.size > _MOSTLY_CACHED:
-        fetch_rows(model.items, space.items, count * width)
+        updates.fetch_rows(model.items, space.items, count * width)
 
 
 @inlined
@@ -106,9 +91,9 @@ def train_entry(
     """
     plan = step.plan
     sampled, width, own_inverse_norm = 1 + plan.m + plan.pool, 1 + plan.m + plan.n, ONE
-    dot_rows(model, space, user, first, sampled)
+    updates.dot_rows(model, space, user, first, sampled)
     if plan.cosine:
-        own_inverse_norm = _inverse_norm(square_row(model.users, user))
+        own_inverse_norm = _inverse_norm(updates.square_row(model.users, user))
         _find_inverse_norms(model, space, first, sampled)
         for c in range(sampled):
             space.scores[c] *= plan.score_scale * own_inverse_norm * space.inverse_norms[c]
@@ -120,16 +105,16 @@ def train_entry(
     loss, clamped = loss_row(plan, model.tau[place], model.log_rest[place], space.scores, space.gradient)
     own = _gradients(step, space, own_inverse_norm, weight, width)
     if step.adagrad:
-        adagrad_rows(model, space, user, first, width, own, step.rate)
+        updates.adagrad_rows(model, space, user, first, width, own, step.rate)
     else:
-        sgd_rows(model, space, user, first, width, own, step.rate)
+        updates.sgd_rows(model, space, user, first, width, own, step.rate)
     return loss, clamped
 
 
 @inlined
 def _find_inverse_norms(model: EmbeddingTables, space: Space, first: Index, count: Index) -> None:
     for c in range(count):
-        space.inverse_norms[c] = square_row(model.items, np.int64(space.items[first + c]))
+        space.inverse_norms[c] = updates.square_row(model.items, np.int64(space.items[first + c]))
     for c in range(count):
         space.inverse_norms[c] = _inverse_norm(space.inverse_norms[c])
 

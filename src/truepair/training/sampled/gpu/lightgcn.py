@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 import triton
 from torch import Tensor
@@ -35,14 +36,14 @@ class Hops:
         users, items, n_users = interactions.users, interactions.items, interactions.n_users
         rows = np.concatenate([users, n_users + items])
         others = np.concatenate([n_users + items, users])
-        order = np.argsort(rows, kind="stable")
         degrees = np.bincount(rows, minlength=self.n_rows)
         # a row without neighbours has no edge to weigh: any divisor does
         per_row = 1 / np.sqrt(np.maximum(degrees, 1))
-        values = (per_row[rows] * per_row[others])[order].astype(np.float32)
-        self.indptr = torch.from_numpy(np.concatenate([[0], np.cumsum(degrees)])).to(device)
-        self.neighbours = torch.from_numpy(others[order].astype(np.int32)).to(device)
-        self.values = torch.from_numpy(values).to(device)
+        values = (per_row[rows] * per_row[others]).astype(np.float32)
+        graph = sp.csr_array((values, (rows, others)), shape=(self.n_rows, self.n_rows))
+        self.indptr = torch.from_numpy(graph.indptr.astype(np.int64)).to(device)
+        self.neighbours = torch.from_numpy(graph.indices.astype(np.int32)).to(device)
+        self.values = torch.from_numpy(graph.data).to(device)
         longest_first = np.argsort(-degrees, kind="stable")
         self.long, self.short = (
             torch.from_numpy(longest_first[chosen].astype(np.int32)).to(device)

@@ -104,15 +104,11 @@ def _pairwise(
     clamped = log_p < bound
     loss = -tl.where(clamped, bound, log_p)
     downhill = tl.where(unlabelled, weight * slope, 0.0)  # −d loss / dx, times p
+    corrected = downhill
     if M > 0:
         taken = tl.where(tau > 0, tau / M * slope, 0.0)
         corrected = tl.where(extra, -taken, downhill)
-    else:
-        corrected = downhill
-    if RELATIVE:
-        gradient = tl.where(clamped, downhill / p_unlabelled, corrected / p)
-    else:
-        gradient = tl.where(clamped, 0.0, corrected / p)
+    gradient = tl.where(clamped, downhill / p_unlabelled if RELATIVE else 0.0, corrected / p)
     return loss, clamped, gradient, -tl.sum(gradient)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -164,24 +163,17 @@ class GpuRuns:
         self.epoch_parameters_cpu[1], self.steps_made = before, before + self.steps
         self.epoch_parameters_cpu[2] = torch.tensor(rates, dtype=torch.float64).view(torch.int64)
         self.epoch_parameters.copy_(self.epoch_parameters_cpu, non_blocking=True)
-        with self._current_device():
+        with torch.cuda.device_of(self.weights):  # type: ignore[no-untyped-call]  # Triton launches there
             if not self.is_cuda or self.epochs_run == 0 or self.steps > _GRAPH_STEPS:
                 self.enqueue()  # the first time compiles the kernels
             else:
-                self._replay_graph()
+                if self.graph is None:
+                    self.graph = torch.cuda.CUDAGraph()
+                    with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+                        self.enqueue()
+                self.graph.replay()
         self.epochs_run += 1
         return self.summary.cpu().numpy()
-
-    def _current_device(self) -> AbstractContextManager[object]:
-        """Triton launches on the current device, whatever the tensors are on."""
-        return torch.cuda.device(self.device) if self.is_cuda else nullcontext()
-
-    def _replay_graph(self) -> None:
-        if self.graph is None:
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-                self.enqueue()
-        self.graph.replay()
 
     def _set_rates(self) -> None:
         """Adam's two factors of each step, with the bias corrections of the steps since the start."""
@@ -316,7 +308,7 @@ class GpuRuns:
 
     def matrices(self, run: int) -> Matrices:
         """Copies of one run's two matrices."""
-        with self._current_device():
+        with torch.cuda.device_of(self.weights):  # type: ignore[no-untyped-call]
             rows = self.weights[run] if self.hops is None else self.hops.whole(self.weights, run)
         users, items = rows[: self.n_users].clone(), rows[self.n_users :].clone()
         if self.plan.cosine:
