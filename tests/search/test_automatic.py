@@ -20,7 +20,7 @@ from truepair.models.closed_forms import EASE
 from truepair.recommender.holdout import hold_out
 from truepair.search import automatic, plan
 from truepair.search.automatic import chosen_settings, judging_metric
-from truepair.search.blend_choice import _Judge, choose_blend
+from truepair.search.blend_choice import Judge, choose_blend
 from truepair.search.plan import FIRST_PLACE, FIRST_POPULARITY, Point, SettingsSearch, Stopwatch, climb
 from truepair.search.settings_file import settings_file
 from truepair.search.trials import Trial
@@ -472,7 +472,7 @@ def test_dense_lists_are_judged_as_validation_judges(data):
     part = hold_out(data, "random", 0.2)
     rng = torch.Generator().manual_seed(0)
     users, items = (torch.randn(n, 4, generator=rng) for n in (data.n_users, data.n_items))
-    judge = _Judge.of(part.train, part.valid, "ndcg@10", 0, torch.device("cpu"))
+    judge = Judge.of(part.train, part.valid, "ndcg@10", 0, torch.device("cpu"))
     expected = Validation(part.valid, part.train, "ndcg@10").score(users, items)
     assert judge.per_user(judge.trained_scores(users, items)).mean() == pytest.approx(expected)
     solved = EASE(l2=20.0).solve(part.train)
@@ -486,29 +486,31 @@ def test_lists_with_ties_are_judged_as_validation_judges(data):
     users = torch.ones(data.n_users, 1)
     for items in (torch.zeros(data.n_items, 1), torch.randint(3, (data.n_items, 1), generator=rng).float()):
         for metric in ("ndcg@10", "recall@3", "ndcg@60"):
-            judge = _Judge.of(part.train, part.valid, metric, 0, torch.device("cpu"))
+            judge = Judge.of(part.train, part.valid, metric, 0, torch.device("cpu"))
             expected = Validation(part.valid, part.train, metric).score(users, items)
             assert judge.per_user(judge.trained_scores(users, items)).mean() == pytest.approx(expected)
+
+
+def blend_of(part, users, items, **limits):
+    judge = Judge.of(part.train, part.valid, "ndcg@10", 0, torch.device("cpu"))
+    return choose_blend(judge, judge.trained_scores(users, items), part.train, 1.0, **limits)
 
 
 def test_a_blend_is_chosen_where_it_helps_and_only_there(data):
     part = hold_out(data, "random", 0.2)
     rng = torch.Generator().manual_seed(0)
-    noise = [torch.randn(n, 4, generator=rng) for n in (data.n_users, data.n_items)]
-    found = choose_blend(*noise, part.train, part.valid, "ndcg@10", 1.0, 0, torch.device("cpu"))
+    found = blend_of(part, *[torch.randn(n, 4, generator=rng) for n in (data.n_users, data.n_items)])
     assert found.ease is not None
     assert found.blended > found.alone
-    truth = torch.from_numpy(part.valid.csr().toarray() * 9.0), torch.eye(data.n_items)
-    found = choose_blend(*truth, part.train, part.valid, "ndcg@10", 1.0, 0, torch.device("cpu"))
+    found = blend_of(part, torch.from_numpy(part.valid.csr().toarray() * 9.0), torch.eye(data.n_items))
     assert found.ease is None
 
 
 def test_regularisations_are_as_many_as_allowed(data):
     part = hold_out(data, "random", 0.2)
     noise = [torch.zeros(n, 4) for n in (data.n_users, data.n_items)]
-    common = part.train, part.valid, "ndcg@10", 1.0, 0, torch.device("cpu")
-    assert len(choose_blend(*noise, *common).tried) > 3
-    assert len(choose_blend(*noise, *common, most=3).tried) == 3
+    assert len(blend_of(part, *noise).tried) > 3
+    assert len(blend_of(part, *noise, most=3).tried) == 3
 
 
 # --- a budget --------------------------------------------------------------------------------------------

@@ -279,7 +279,8 @@ class SettingsSearch:
                 if "blend" in self.wanted:
                     self.blend = {"skipped": "a short run is better than the full one"}
                 if "trend" in self.wanted:
-                    (again,) = fit_many([self._job(self._point(best))], self.judge, engine=self.spec.engine)
+                    point = max(self.scores, key=self.scores.__getitem__)
+                    (again,) = fit_many([self._job(point)], self.judge, engine=self.spec.engine)
                     if isinstance(again, FitResult):
                         self._choose_trend(*self._judged(again))
             else:
@@ -289,10 +290,6 @@ class SettingsSearch:
                     scores = self._choose_blend(judge, scores, last)
                 if "trend" in self.wanted:
                     self._choose_trend(judge, scores)
-
-    def _point(self, trial: Trial) -> Point:
-        """What a trial was about."""
-        return Point(*next(point for point, kept in self.kept.items() if kept is trial))
 
     def _short(self) -> Point:
         """A short run with the middle of what datasets had, or with what is given."""
