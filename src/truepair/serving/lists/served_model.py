@@ -59,8 +59,7 @@ class PlainList(NamedTuple):
         """The list as JSON."""
         ids, scored = self.served.items.values, zip(self.items.tolist(), self.scores.tolist(), strict=True)
         rows = [
-            {"item": ids[code], "score": score, "rank": rank}
-            for rank, (code, score) in enumerate(scored, 1)
+            {"item": ids[code], "score": score, "rank": rank} for rank, (code, score) in enumerate(scored, 1)
         ]
         return escaped({"user": self.served.users.value(self.user), "basis": self.basis, "items": rows})
 
