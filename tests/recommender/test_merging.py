@@ -132,6 +132,23 @@ def test_an_update_of_a_closed_form_is_a_fit_on_all_events(options, tmp_path):
             np.testing.assert_allclose(one, other, atol=1e-6)
 
 
+@pytest.mark.parametrize("options", [{}, {"duplicates": "sum"}, {"time": False}], ids=str)
+def test_a_pair_that_is_liked_again_after_a_return_has_its_former_likes(options, tmp_path):
+    """A dislike takes the likes away only while it is the newest row."""
+    rules = {"feedback": {"view": 1, "buy": 10, "return": -1}, **options}
+    old = {"user": ["a", "a", "b"], "item": ["x", "x", "x"], "kind": ["buy", "return", "view"]}
+    new = {"user": ["a", "b"], "item": ["x", "y"], "kind": ["view", "view"]}
+    old, new = timed(old, 0), timed(new, 3)
+    fitted = tp.read_interactions({name: old[name] + new[name] for name in old}, **rules)
+    model = tp.Recommender(encoder="ease", device="cpu").fit(old, **rules)
+    assert disliked_of(model.seen_) == {("a", "x")}
+    model.save(tmp_path / "m")
+    for found in (tp.load(tmp_path / "m").update(new), model.update(new)):
+        weights = {pair: row["weight"] for pair, row in pairs_of(fitted).items()}
+        assert {pair: row["weight"] for pair, row in pairs_of(found.seen_).items()} == weights
+        assert found.seen_.disliked is None
+
+
 def test_fifty_plays_and_one_more_are_not_one():
     model = tp.Recommender(encoder="ease", device="cpu").fit(OLD, duplicates="sum", time=False)
     model.update({"user": ["a"], "item": ["x"]})
