@@ -174,15 +174,23 @@ def read_alike(source: Source, known: Interactions, options: Json | None = None)
             if not before:
                 raise
             shown = ", ".join(f"{name}={value!r:.60}" for name, value in before.items())
-            first = next(iter(before))
             raise InputError(
                 f"{error} This is read as the data of the fit were: {shown}. Your own options come first, as "
-                f"{first}=None."
+                f"{_undone(before)}."
             ) from error
     own = found.origin.policy.reading
     if own is not None and before is not None:
         check_alike(own, rules)
     return found
+
+
+def _undone(before: Mapping[str, Any]) -> str:
+    """Options that undo some of these."""
+    if "feedback" in before:
+        return ", ".join(f"{name}=None" for name in ("feedback", "kind") if name in before)
+    name = next(iter(before))
+    is_column = name not in ("missing", *RULES)
+    return f"{name}=<name or position>" if is_column else f"{name}={getattr(ReadOptions, name)!r}"
 
 
 def check_alike(own: Mapping[str, Any], rules: Mapping[str, Any]) -> None:
