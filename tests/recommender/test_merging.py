@@ -174,6 +174,16 @@ def test_data_that_were_read_without_a_rule_of_the_model_are_refused():
         model.evaluate(split)
 
 
+def test_a_folded_in_history_with_kinds_is_read_with_them_or_refused():
+    model = tp.Recommender(encoder="ease", device="cpu").fit(OLD, feedback=RULES["kinds"]["feedback"])
+    for history in (NEW, tp.read_interactions(NEW)):
+        with pytest.raises(InputError, match=r"column of kinds that was not read.*\*\*model.reading_"):
+            model.fold_in(history)
+    assert model.fold_in(NEW, **model.reading_).seen_.disliked is not None
+    assert model.fold_in(NEW, kind=False).seen_.disliked is None
+    assert model.fold_in({"user": ["guest"], "item": ["x"]}).seen_.n_users == 1
+
+
 def test_options_of_reading_work_where_they_are_advised(tmp_path):
     path = tmp_path / "today.csv"
     path.write_text("user,item\na,x\n,y\nb,x\nb,y\n")
