@@ -65,10 +65,10 @@ def test_a_model_with_feedback_takes_plain_likes_as_advised(tmp_path, monkeypatc
     (tmp_path / "likes.csv").write_text("user,item\nann,jam\n")
     good("fit", "shop.csv", "-o", "m", "--encoder", "ease", "--feedback", "view=1,buy=10,return=-1")
     update = ["update", "m", "likes.csv", "-o", "m"]
-    assert "come first, as --feedback none." in failed(*update)
+    assert "give --feedback none." in failed(*update)
     good(*update, "--feedback", "none")
     good("fit", "shop.csv", "-o", "m", "--encoder", "ease", "--kind", "event_type", "--feedback", KINDS)
-    assert "come first, as --feedback none, --kind -." in failed(*update)
+    assert "give --feedback none, --kind -." in failed(*update)
     good(*update, "--feedback", "none", "--kind", "-")
 
 
