@@ -79,7 +79,7 @@ def test_ctrl_c_says_how_to_continue_and_keeps_what_is_finished(clicks, tmp_path
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--time", "-"], "no time column"),
+        (["--time", "-"], "needs the time of each pair; read --time"),
         (["--every", "1y"], "every = '1y' is no duration"),
         (["--train", "2d"], "the training window is shorter than a period"),
         (["--every", "9w"], "periods to judge; 2 are needed"),

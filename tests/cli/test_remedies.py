@@ -8,6 +8,7 @@ from truepair.cli.main import app
 from truepair.cli.options import with_options
 from truepair.data.reading import read_interactions
 from truepair.errors import InputError
+from truepair.recommender.estimator import Recommender
 
 PARAMETERS = get_command(app).commands["fit"].params
 
@@ -19,6 +20,7 @@ PARAMETERS = get_command(app).commands["fit"].params
         ("or pass time=False.", "or pass --time -."),
         ("if it is data, pass header=False.", "if it is data, pass --no-header."),
         ("With dislikes=True, a weight", "With --dislikes, a weight"),
+        ("as feedback=None, kind=None.", "as --feedback none, --kind -."),
         ("or pass a later now=….", "or pass a later --now …."),
         ("keep fewer items (core=…), or", "keep fewer items (--core …), or"),
         ("or set validation=0.1.", "or set --validation 0.1."),
@@ -57,6 +59,40 @@ def test_advice_works_where_it_is_given(tmp_path, monkeypatch, rows, advice, opt
     good(*FIT, *options)
 
 
+def test_a_model_with_feedback_takes_plain_likes_as_advised(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.csv").write_text(SHOP)
+    (tmp_path / "likes.csv").write_text("user,item\nann,jam\n")
+    good("fit", "shop.csv", "-o", "m", "--encoder", "ease", "--feedback", "view=1,buy=10,return=-1")
+    update = ["update", "m", "likes.csv", "-o", "m"]
+    assert "give --feedback none." in failed(*update)
+    good(*update, "--feedback", "none")
+    good("fit", "shop.csv", "-o", "m", "--encoder", "ease", "--kind", "event_type", "--feedback", KINDS)
+    assert "give --feedback none, --kind -." in failed(*update)
+    good(*update, "--feedback", "none", "--kind", "-")
+
+
+@pytest.mark.parametrize(
+    ("rules", "options"),
+    [
+        ({"half_life": "7d"}, {"half_life": None}),
+        ({"user": "customer"}, {"user": "user"}),
+        ({"missing": "drop"}, {"missing": "error"}),
+    ],
+)
+def test_a_rule_of_the_fit_is_undone_as_advised(rules, options):
+    rows = {"customer": ["ann", "bob"], "item": ["tea", "jam"], "time": [1_700_000_000, 1_700_000_001]}
+    if "user" not in rules:
+        rows["user"] = rows.pop("customer")
+    model = Recommender(encoder="ease").fit(rows, **rules)
+    ((name, value),) = options.items()
+    advice = f"{name}=<name or position>" if name == "user" else f"{name}={value!r}"
+    with pytest.raises(InputError, match=f"To change it, give {advice}"):
+        model.update({"user": ["ann"], "thing": ["jam"]})
+    model.update({"user": ["ann"], "item": ["jam"]}, **options)
+
+
+KINDS = "view=1,buy=10,return=-1"
 SHOP = "user,item,event_type\nann,tea,view\nann,jam,return\nbob,tea,buy\n"
 
 

@@ -132,6 +132,23 @@ def test_an_update_of_a_closed_form_is_a_fit_on_all_events(options, tmp_path):
             np.testing.assert_allclose(one, other, atol=1e-6)
 
 
+@pytest.mark.parametrize("options", [{}, {"duplicates": "sum"}, {"time": False}], ids=str)
+def test_a_pair_that_is_liked_again_after_a_return_has_its_former_likes(options, tmp_path):
+    """A dislike takes the likes away only while it is the newest row."""
+    rules = {"feedback": {"view": 1, "buy": 10, "return": -1}, **options}
+    old = {"user": ["a", "a", "b"], "item": ["x", "x", "x"], "kind": ["buy", "return", "view"]}
+    new = {"user": ["a", "b"], "item": ["x", "y"], "kind": ["view", "view"]}
+    old, new = timed(old, 0), timed(new, 3)
+    fitted = tp.read_interactions({name: old[name] + new[name] for name in old}, **rules)
+    model = tp.Recommender(encoder="ease", device="cpu").fit(old, **rules)
+    assert disliked_of(model.seen_) == {("a", "x")}
+    model.save(tmp_path / "m")
+    for found in (tp.load(tmp_path / "m").update(new), model.update(new)):
+        weights = {pair: row["weight"] for pair, row in pairs_of(fitted).items()}
+        assert {pair: row["weight"] for pair, row in pairs_of(found.seen_).items()} == weights
+        assert found.seen_.disliked is None
+
+
 def test_fifty_plays_and_one_more_are_not_one():
     model = tp.Recommender(encoder="ease", device="cpu").fit(OLD, duplicates="sum", time=False)
     model.update({"user": ["a"], "item": ["x"]})
@@ -155,6 +172,16 @@ def test_data_that_were_read_without_a_rule_of_the_model_are_refused():
     split = tp.split_random(tp.read_interactions(OLD), 0.3, seed=1)
     with pytest.raises(InputError, match=r"were read with feedback = None.*\*\*model.reading_"):
         model.evaluate(split)
+
+
+def test_a_folded_in_history_with_kinds_is_read_with_them_or_refused():
+    model = tp.Recommender(encoder="ease", device="cpu").fit(OLD, feedback=RULES["kinds"]["feedback"])
+    for history in (NEW, tp.read_interactions(NEW)):
+        with pytest.raises(InputError, match=r"column of kinds that was not read.*\*\*model.reading_"):
+            model.fold_in(history)
+    assert model.fold_in(NEW, **model.reading_).seen_.disliked is not None
+    assert model.fold_in(NEW, kind=False).seen_.disliked is None
+    assert model.fold_in({"user": ["guest"], "item": ["x"]}).seen_.n_users == 1
 
 
 def test_options_of_reading_work_where_they_are_advised(tmp_path):

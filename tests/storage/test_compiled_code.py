@@ -92,7 +92,10 @@ def test_all_that_is_compiled_lies_in_kernel_files():
         for function in functions:
             body = [n for statement in function.body for n in ast.walk(statement)]
             for name in {n.id for n in body if isinstance(n, ast.Name)} & set(homes):
-                home = PACKAGE.parent.joinpath(*homes[name].split(".")).with_suffix(".py")
+                home = PACKAGE.parent.joinpath(*homes[name].split("."))
+                home = (
+                    home / f"{name}.py" if home.is_dir() else home.with_suffix(".py")
+                )  # a module, or a name
                 assert home in kernels, f"{path}: {function.name} uses {name} of {homes[name]}"
 
 

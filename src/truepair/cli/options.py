@@ -169,7 +169,7 @@ def option_name(name: str) -> str:
 
 _KEYWORD = re.compile(
     r"""(?<![-\w./'"])(?<!\w\()(?P<name>\w+)(?:"""
-    r"""=(?:'(?P<text>[\w.-]*)'|(?P<kinds>\{[^{}]*\})|(?P<other>"|<|…|True|False|-?\d+(?:\.\d+)?|))"""
+    r"""=(?:'(?P<text>[\w.-]*)'|(?P<kinds>\{[^{}]*\})|(?P<other>"|<|…|True|False|None|-?\d+(?:\.\d+)?|))"""
     r"| = (?P<given>one of|True|(?=\S)))"
 )
 _UNDERSCORED = re.compile(r"(?<![-\w./])[a-z]+(?:_[a-z]+)+(?![\w/-]|\.\w)")
@@ -194,6 +194,8 @@ def with_options(message: str, parameters: Sequence[Any]) -> str:
         if found["kinds"]:
             kinds = re.sub(r"[{} ']", "", found["kinds"])
             return f"{option} {kinds.replace(':', '=')}"
+        if value == "None":
+            return f"{option} {'-' if known[name].metavar == 'COLUMN' else 'none'}"
         if value == "False":
             return off[0] if off else f"{option} -" if known[name].metavar == "COLUMN" else found[0]
         return option if value == "True" else f"{option} {value}".rstrip()

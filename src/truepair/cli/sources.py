@@ -165,7 +165,7 @@ class Reading:
         return part.take(part.rating >= self.min_rating)
 
     def for_files(self) -> Json:
-        """The options of `read_interactions` that are given."""
+        """The options of `read_interactions` that are given; `none` undoes what a model was fitted with."""
         given = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "data_dir"}
         return {n: _PARSERS[n](v) if n in _PARSERS else v for n, v in given.items() if v is not None}
 
@@ -181,9 +181,10 @@ def described(data: tp.Interactions | tp.Split) -> str:
     from truepair.data.rows.options import KINDS_REMEDY
 
     remedy = "give --feedback view=1,buy=10,return=-1, or --kind - if that is meant"
+    split = repr(data).replace("hold_out=", "--hold-out ")  # of its notes
     lines = [
         parts[0].report().replace(KINDS_REMEDY, remedy),
-        *([repr(data)] if isinstance(data, tp.Split) else []),
+        *([split] if isinstance(data, tp.Split) else []),
     ]
     rated = [part.rating for part in parts if part.rating is not None and len(part)]
     low, high = min((r.min() for r in rated), default=0), max((r.max() for r in rated), default=0)
@@ -251,6 +252,15 @@ def whole_numbers(what: str, text: str) -> tuple[int, ...]:
         raise InputError(f"{what} = {text!r} is not a list of whole numbers, such as 5,10,20.") from None
 
 
+def _rule(text: str) -> str | None:
+    """The text of a rule; `none` for none."""
+    return None if text == "none" else text
+
+
+def _feedback(text: str) -> dict[str, float] | None:
+    return None if text == "none" else kind_numbers(text)
+
+
 def kind_numbers(text: str) -> dict[str, float]:
     """The numbers of kinds in a text such as "view=1,buy=10"."""
     found: dict[str, float] = {}
@@ -270,7 +280,8 @@ def _cores(text: str) -> tuple[int, int]:
 
 _PARSERS: dict[str, Callable[[str], object]] = {
     **dict.fromkeys(("user", "item", "rating", "weight", "time", "kind"), as_column),
-    "feedback": kind_numbers,
+    **dict.fromkeys(("duplicates", "half_life", "counts"), _rule),
+    "feedback": _feedback,
     "now": number_or_text,
     "core": _cores,
 }

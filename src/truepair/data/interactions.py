@@ -271,11 +271,19 @@ class Interactions:
         return without_columns(self, EXTRA, history=())
 
     def known(self) -> Interactions:
-        """What a model keeps: pairs, weights and dislikes; events only where a weight is made of several."""
+        """What a model keeps: pairs, weights and dislikes; events only where a weight is made of several.
+
+        Events without times are enough where a pair was liked before it was disliked: if it is liked again,
+        its earlier likes count too.
+        """
         made, policy = without_columns(self, ("rating", "time"), history=()), self.origin.policy
-        if self.origin.log is None or not policy.changes_weights:
+        if self.origin.log is None:
             return made
-        return made.made_from(Origin(policy, self.log.without(["rating"])))
+        if policy.changes_weights:
+            return made.made_from(Origin(policy, self.log.without(["rating"])))
+        if policy.merges_weights and self.log.has_liked_dislikes:
+            return made.made_from(Origin(policy, self.log.without(["rating", "time"])))
+        return made
 
     def with_min_rating(self, least: float) -> Interactions:
         """Only rows with a rating of `least` or more. Users and items without a remaining row are removed."""

@@ -37,6 +37,11 @@ class Policy:
         """Whether the weight of a pair differs from that of its only event."""
         return self.half_life is not None or self.counts is not None
 
+    @property
+    def merges_weights(self) -> bool:
+        """Whether the weight of a pair follows from all its likes."""
+        return self.duplicates in ("strongest", "sum")
+
 
 class Histories(NamedTuple):
     """The items of each user in the order of the events, with every repeat."""
@@ -87,6 +92,13 @@ class Log:
         """user·n_items + item of each event."""
         return pair_keys(self.users, self.items, len(self.item_ids))
 
+    @property
+    def has_liked_dislikes(self) -> bool:
+        """Whether some pair has both likes and dislikes."""
+        return self.disliked is not None and bool(
+            np.isin(self.keys[self.disliked], self.keys[self.liked]).any()
+        )
+
     @cached_property
     def first_like(self) -> Codes:
         """The row of the first like of each event's pair; the event's own row if the pair has none."""
@@ -132,7 +144,7 @@ class Log:
         """The log without these columns; a policy that needs one of them becomes "last"."""
         policy = self.policy
         if "weight" in columns:
-            kept = "last" if policy.duplicates in ("strongest", "sum") else policy.duplicates
+            kept = "last" if policy.merges_weights else policy.duplicates
             policy = Policy(kept, reading=policy.reading, table=policy.table)
         if "rating" in columns and policy.duplicates == "max":
             policy = replace(policy, duplicates="last")

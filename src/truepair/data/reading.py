@@ -243,7 +243,8 @@ def _interactions(rows: _Rows, policy: Policy) -> Interactions:
     keys += item_codes
     del user_codes, item_codes
     extra = {role: column.to_numpy(zero_copy_only=False) for role, column in columns.items()}
-    events = (keys, dict(extra)) if "time" in extra or policy.changes_weights else None
+    needs_events = policy.changes_weights or (policy.merges_weights and "disliked" in extra)
+    events = (keys, dict(extra)) if "time" in extra or needs_events else None
     disliked: Codes | None = None
     if "disliked" in extra:
         liked, disliked = part_dislikes(keys, extra, extra.pop("disliked"), policy.duplicates)
@@ -265,7 +266,7 @@ def _interactions(rows: _Rows, policy: Policy) -> Interactions:
     made = trusted_interactions(users, items, user_ids, item_ids, **fields)
     if events is None:
         return made.made_from(Origin(policy))
-    if len(events[0]) > len(made) or policy.changes_weights:
+    if len(events[0]) > len(made) or needs_events:
         keys, columns = events
         columns.pop("decayed", None)
         log = Log(*codes_of(keys, len(item_ids)), user_ids, item_ids, **columns, policy=policy)

@@ -313,7 +313,7 @@ class Recommender(Parameters):
 
         Their vectors are fitted by the same loss while the item vectors stay fixed. For a closed form, the
         result is exact. The users of the result are those of `history` with at least one known item. Options
-        of `read_interactions` are taken, too; without them every row is a like.
+        of `read_interactions` are taken, too, such as `**model.reading_`; without them every row is a like.
         """
         folded = fold_in_users(self._fitted(), history, unknown, reading)
         return with_model(folded, table_type(history, self.output_))

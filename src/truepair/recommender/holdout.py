@@ -39,7 +39,9 @@ def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, 
     seed = check_whole("seed", seed, 0, 2**63 - 1)
     how = resolved(interactions, how, share)
     if how == "time" and interactions.time_kind == "order":
-        raise InputError("hold_out = 'time' compares times of users; use 'last', as here they are positions.")
+        raise InputError(
+            "hold_out = 'time' compares times of users, and here they are positions; use hold_out='last'."
+        )
     recipe = f"hold_out(how={how!r}, share={share}, seed={seed})"
     if how != "random" and interactions.time is not None and interactions.stored_log is not None:
         return _hold_out_events(interactions, interactions.stored_log, how, share, recipe)
@@ -162,14 +164,23 @@ def read_alike(source: Source, known: Interactions, options: Json | None = None)
             if not before:
                 raise
             shown = ", ".join(f"{name}={value!r:.60}" for name, value in before.items())
-            first = next(iter(before))
             raise InputError(
-                f"{error} This is read as the data of the fit were: {shown}. To change it, give {first}=None."
+                f"{error} This is read as the data of the fit were: {shown}. To change it, give "
+                f"{_undone(before)}."
             ) from error
     own = found.origin.policy.reading
     if own is not None and before is not None:
         check_alike(own, rules)
     return found
+
+
+def _undone(before: Mapping[str, Any]) -> str:
+    """Options that undo some of these."""
+    if "feedback" in before:
+        return ", ".join(f"{name}=None" for name in ("feedback", "kind") if name in before)
+    name = next(iter(before))
+    is_column = name not in ("missing", *RULES)
+    return f"{name}=<name or position>" if is_column else f"{name}={getattr(ReadOptions, name)!r}"
 
 
 def check_alike(own: Mapping[str, Any], rules: Mapping[str, Any]) -> None:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from truepair.data.ids import Codes, IdMap
+from truepair.data.interactions import Interactions
+from truepair.data.rows.options import KINDS_REMEDY
 from truepair.errors import InputError, check_choice
 from truepair.models.factor_matrices import Rows, by_columns, placed_rows
 from truepair.models.scorer import Scorer
@@ -55,6 +57,7 @@ def fold_in_users(model: Model, history: Source, unknown: str, options: Json | N
     """The same items with the users of `history`; nothing is retrained."""
     check_choice("unknown", unknown, ["error", "drop"])
     new = as_interactions(history, options)
+    _check_kinds(model, new)
     item_ids = model.seen.item_ids
     items = item_ids.find(new.item_ids, "item")
     codes_of(item_ids, new.item_ids.outside(np.unique(new.items)), "item", unknown)  # may raise
@@ -71,6 +74,17 @@ def fold_in_users(model: Model, history: Source, unknown: str, options: Json | N
         trained=np.ones(len(kept), dtype=bool), start=None, folded=True,
         facts={**model.facts, "folded in": pairs.hash},
     )  # fmt: skip
+
+
+def _check_kinds(model: Model, history: Interactions) -> None:
+    """Raise if the model was fitted with kinds of rows, and those of the history were not read."""
+    rules = model.seen.origin.policy.reading or {}
+    if "feedback" in rules and any(KINDS_REMEDY in step.what for step in history.history):
+        raise InputError(
+            f"the history has a column of kinds that was not read, so that returns would count as likes, and "
+            f"the model was fitted with feedback = {rules['feedback']}; read it with **model.reading_, or "
+            "with kind=False if every row is a like."
+        )
 
 
 def with_users(scorer: Scorer, rows: Rows) -> Scorer:

@@ -329,3 +329,48 @@ def test_a_cell_with_a_wrong_value_is_refused(world, name, value, tmp_path):
     path.write_text(f"{json.dumps(header)}\n{json.dumps(cell)}\n")
     with pytest.raises(StorageError, match=f"line 2 of .*{name}"):
         tp.backtest(world, MODEL, **options)
+
+
+KINDS = {"view": 1, "buy": 10, "return": -1}
+
+
+@pytest.fixture(scope="module")
+def shop(world):
+    """A table of events, some of which are returns of what was bought before."""
+    chance, table = np.random.default_rng(0), world.to_table().to_pandas()
+    table["event_type"] = chance.choice(["view", "buy"], len(table))
+    back = table.sample(frac=0.2, random_state=1).assign(event_type="return")
+    back["time"] += chance.integers(1, 2 * 7 * 86_400, len(back))
+    return pd.concat([table, back]).query("time <= @table.time.max()").reset_index(drop=True)
+
+
+def test_a_source_is_read_as_the_data_of_a_fitted_model_were(shop):
+    model = tp.Recommender(encoder="ease", metric=METRIC).fit(shop, feedback=KINDS)
+    read = tp.read_interactions(shop, **model.reading_)
+    found = tp.backtest(shop, model, every="1w")
+    assert found.facts["data"] == read.hash
+    assert found.facts["data"] == tp.backtest(read, model, every="1w").facts["data"]
+    with pytest.raises(InputError, match=r"read with feedback = None, .*\*\*model.reading_"):
+        tp.backtest(tp.read_interactions(shop), model, every="1w")
+    assert (
+        tp.backtest(shop, tp.Recommender(encoder="ease", metric=METRIC), every="1w").facts["data"]
+        != read.hash
+    )
+
+
+def test_a_return_is_known_from_its_time_on(shop):
+    pairs = tp.read_interactions(shop, feedback=KINDS)
+    line = Timeline(pairs, every="1w")
+    for period in line.periods:
+        known = tp.read_interactions(shop[shop["time"] < period.start], feedback=KINDS)
+        assert ids_of(line.train(period)) == ids_of(known)
+        assert ids_of(line.train(period).dislikes) == ids_of(known.dislikes)
+    found = tp.backtest(pairs, tp.Recommender(encoder="ease", metric=METRIC), every="1w")
+    values = {name: [c.value for c in found.cells if c.strategy == name] for name in ("retrain", "update")}
+    np.testing.assert_allclose(values["update"], values["retrain"])  # an update of a closed form is a fit
+
+
+def test_dislikes_without_times_are_refused(world):
+    pairs = world.with_disliked(world.user_ids.ids[:1], world.item_ids.ids[:1])
+    with pytest.raises(InputError, match="dislikes, which have no times"):
+        tp.backtest(pairs, MODEL, every="1w")

@@ -109,8 +109,8 @@ def in_order():
 @pytest.mark.parametrize(
     ("pairs", "cuts", "says"),
     [
-        (without_times, {"every": "1d"}, "no time column"),
-        (in_order, {"every": "1d"}, "a position in a user's own history"),
+        (without_times, {"every": "1d"}, "needs the time of each pair"),
+        (in_order, {"every": "1d"}, "not places in histories"),
         (None, {"every": "7d"}, r"every = '7d' leaves 0 periods to judge; 2 are needed.*2023-11-14 22:13 to"),
         (None, {"every": "1d", "periods": 5}, "leaves 2 periods to judge; 5 are needed"),
         (None, {"every": "1d", "train": "12h"}, "the training window is shorter than a period"),

@@ -95,7 +95,7 @@ def test_an_error_names_the_rank(clicks, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("model", "budget", "message"),
     [
-        (Recommender(encoder="ease"), None, "EASE is not trained by 2 processes"),
+        (Recommender(encoder="ease"), None, "is not trained by 2 processes"),
         (Recommender(engine="reference"), None, "engine = 'reference' trains in one process"),
         (Recommender(), "2min", "--budget 2min has no effect with 2 processes"),
     ],

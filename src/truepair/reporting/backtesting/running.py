@@ -18,7 +18,7 @@ from truepair.errors import InputError, StorageError, check_choice, check_type
 from truepair.evaluation import parse_metric
 from truepair.evaluation.metrics import Floats
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.holdout import as_interactions
+from truepair.recommender.holdout import as_interactions, read_alike
 from truepair.reporting.backtesting.periods import Period, Timeline
 from truepair.reporting.backtesting.results import Backtest
 from truepair.reporting.backtesting.strategies import STRATEGIES, Cell, PeriodModels, judge, restored, stated
@@ -48,7 +48,8 @@ def backtest(
     """Replay the past: at the start of each period, train on what came before, and judge on the period.
 
     interactions  an `Interactions` with clock times, or any source that `read_interactions` takes.
-    model         a `Recommender`, whose parameters are used; by default `Recommender()`.
+    model         a `Recommender`, whose parameters are used; by default `Recommender()`. If it is fitted,
+                  a source is read as the data of the fit were.
     every         the length of a period: "7d", "12h", "2w", or a number in the unit of the time column. The
                   last period ends with the data. By default "7d".
     periods       the number of periods. With `every`, the last ones; without it, the time is cut into this
@@ -77,8 +78,9 @@ def backtest(
     """
     chosen, names = _model(model, metric, seed), _names(strategies)
     check_choice("settings", settings, SETTINGS)
-    pairs = as_interactions(interactions)
-    if pairs.disliked is not None:
+    fitted = getattr(model, "model_", None)
+    pairs = as_interactions(interactions) if fitted is None else read_alike(interactions, fitted.seen)
+    if pairs.disliked is not None and pairs.stored_log is None:
         raise InputError(
             "the interactions have dislikes, which have no times, so that those of later periods would be "
             "known; read them without dislikes."
