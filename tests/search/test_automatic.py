@@ -140,13 +140,27 @@ def test_the_search_is_judged_in_the_way_of_the_test_part(data, monkeypatch):
     def how(source, **more):
         return tp.Recommender(**short, **more).fit(source).facts_["automatic"]["hold out"]
 
-    assert "'last'" in how(timed)
+    assert "'time'" in how(timed)
+    assert "'last'" in how(dataclasses.replace(timed, time_kind="order"))
+    assert "'last'" in how(timed, hold_out="last")
     assert "'random'" in how(timed, hold_out="random")
     assert "'random'" in how(tp.split_random(timed, test=0.1))
     assert "'last'" in how(tp.split_leave_last_out(timed))
     assert "'time'" in how(tp.split_temporal(timed, test=0.1))
     given = tp.split_random(timed, test=0.1, valid=0.1)
     assert how(given) == given.recipe
+
+
+def test_more_is_held_out_where_few_users_have_a_past_and_a_future(data, monkeypatch):
+    latest = data.users * 30 + np.random.default_rng(0).permutation(len(data)) % 600  # they come one by one
+    timed = dataclasses.replace(data, time=latest)
+    users = {
+        share: np.count_nonzero(hold_out(timed, "time", share).valid.user_counts) for share in (0.1, 0.2)
+    }
+    assert users[0.1] < users[0.2]
+    for least, expected in ((users[0.1], "0.1"), (users[0.2], "0.2"), (data.n_users, "how='last'")):
+        monkeypatch.setattr(automatic, "_LEAST_USERS", least)
+        assert expected in automatic._held_out_in_time(timed, "auto", 0).recipe
 
 
 def test_the_test_part_has_no_say(data):

@@ -285,11 +285,7 @@ class SettingsSearch:
                         self._choose_trend(*self._judged(again))
             else:
                 self.chosen = self._values(last)
-                judge, scores = self._judged(fitted)
-                if "blend" in self.wanted:
-                    scores = self._choose_blend(judge, scores, last)
-                if "trend" in self.wanted:
-                    self._choose_trend(judge, scores)
+                self._choose_additions(fitted, last)
 
     def _short(self) -> Point:
         """A short run with the middle of what datasets had, or with what is given."""
@@ -361,6 +357,15 @@ class SettingsSearch:
         if "epochs" in self.wanted and trial.epoch != trial.parameters["epochs"]:
             found["stop_after"] = trial.epoch
         return found
+
+    def _choose_additions(self, fitted: FitResult, last: Trial) -> None:
+        """Add the blend and the trend to what was chosen, where they are better."""
+        if {"blend", "trend"} & set(self.wanted):
+            judge, scores = self._judged(fitted)
+            if "blend" in self.wanted:
+                scores = self._choose_blend(judge, scores, last)
+            if "trend" in self.wanted:
+                self._choose_trend(judge, scores)
 
     def _judged(self, fitted: FitResult) -> tuple[Judge, Tensor]:
         """The judge of additions to scores, and the scores of a run."""
