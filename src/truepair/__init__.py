@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from truepair.models.encoders import MF as MF
     from truepair.models.encoders import Hybrid as Hybrid
     from truepair.models.encoders import LightGCN as LightGCN
+    from truepair.models.trend import Trend as Trend
     from truepair.prior import estimate_prior as estimate_prior
     from truepair.recommender.estimator import Recommender as Recommender
     from truepair.recommender.tuning import Tuning as Tuning
@@ -111,6 +112,7 @@ _MODULES = {  # module -> its public names
     "losses": "BPR BCE CCL InfoNCE SL BSL PSL DCL HCL DPL DPLHard DPLHalf register_loss",
     "models.encoders": "MF LightGCN Hybrid",
     "models.closed_forms": "Popular ItemKNN EASE",
+    "models.trend": "Trend",
     "training": "Settings Job fit FitResult",
     "prior": "estimate_prior",
     "evaluation": "Evaluation Comparison Validation evaluate compare compare_all",

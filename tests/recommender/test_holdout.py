@@ -67,7 +67,10 @@ def test_time_is_one_cut_for_all_users():
     before = split.train.take(split.train.users < 10)  # the others come after the cut: they stay in train
     assert split.valid.time.min() > before.time.max()
     assert len(np.unique(split.valid.users)) < data.n_users  # those who came early have nothing held out
-    with pytest.raises(InputError, match=r"hold_out = 'time' compares times of users, and here they are positions; use hold_out='last'"):
+    with pytest.raises(
+        InputError,
+        match=r"hold_out = 'time' compares times of users, and here they are positions; use hold_out='last'",
+    ):
         hold_out(timed(kind="order"), "time")
     with pytest.raises(InputError, match=r"split_temporal compares the times of different users"):
         tp.split_temporal(timed(kind="order"))

@@ -882,7 +882,7 @@ OTHER_PARAMETERS = {
 
 def test_every_parameter_survives_saving(clicks, tmp_path):
     original = Recommender(**OTHER_PARAMETERS).fit(clicks)
-    assert set(OTHER_PARAMETERS) == set(original.get_params())
+    assert {*OTHER_PARAMETERS, "trend"} == set(original.get_params())  # it needs times: test_trends.py
     original.save(tmp_path / "m")
     loaded = Recommender.load(tmp_path / "m")
     assert loaded.get_params() == original.get_params()
@@ -893,7 +893,7 @@ def test_every_parameter_survives_saving(clicks, tmp_path):
     assert "tau=array" in repr(array)
 
 
-_NONE = ("patience", "blend", "stop_after")  # parameters for which None is a value, not a default
+_NONE = ("patience", "blend", "trend", "stop_after")  # parameters for which None is a value, not a default
 
 
 def test_a_file_does_not_depend_on_what_is_usual_today(clicks, tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from truepair.recommender.estimator import Recommender
 from truepair.recommender.model_file import load_model, save_model
 from truepair.recommender.reindexing import with_more_users
 from truepair.search.automatic import only_users
-from truepair.search.blend_choice import _Judge
+from truepair.search.blend_choice import Judge
 from worlds import two_tastes
 
 QUICK = {"dim": 4, "epochs": 3, "auto": False, "device": "cpu"}
@@ -181,7 +181,7 @@ def test_evaluation_and_validation_do_not_list_dislikes(disliking):
         found.ravel() >= 0
     ].any()
     split = split_random(disliking, test=0.2, valid=0.2, seed=0)
-    judge = _Judge.of(split.train, split.valid, "ndcg@5", 0, torch.device("cpu"))
+    judge = Judge.of(split.train, split.valid, "ndcg@5", 0, torch.device("cpu"))
     hidden = split.train.csr().toarray() + disliking.dislikes.csr().toarray() > 0
     assert np.array_equal(judge.seen.numpy(), hidden[judge.rows][:, judge.order])
     parts = {name: dataclasses.replace(part, disliked=None) for name, part in split.parts.items()}

@@ -20,7 +20,7 @@ from truepair.models.closed_forms import EASE
 from truepair.recommender.holdout import hold_out
 from truepair.search import automatic, plan
 from truepair.search.automatic import chosen_settings, judging_metric
-from truepair.search.blend_choice import _Judge, choose_blend
+from truepair.search.blend_choice import Judge, choose_blend
 from truepair.search.plan import FIRST_PLACE, FIRST_POPULARITY, Point, SettingsSearch, Stopwatch, climb
 from truepair.search.settings_file import settings_file
 from truepair.search.trials import Trial
@@ -140,13 +140,27 @@ def test_the_search_is_judged_in_the_way_of_the_test_part(data, monkeypatch):
     def how(source, **more):
         return tp.Recommender(**short, **more).fit(source).facts_["automatic"]["hold out"]
 
-    assert "'last'" in how(timed)
+    assert "'time'" in how(timed)
+    assert "'last'" in how(dataclasses.replace(timed, time_kind="order"))
+    assert "'last'" in how(timed, hold_out="last")
     assert "'random'" in how(timed, hold_out="random")
     assert "'random'" in how(tp.split_random(timed, test=0.1))
     assert "'last'" in how(tp.split_leave_last_out(timed))
     assert "'time'" in how(tp.split_temporal(timed, test=0.1))
     given = tp.split_random(timed, test=0.1, valid=0.1)
     assert how(given) == given.recipe
+
+
+def test_more_is_held_out_where_few_users_have_a_past_and_a_future(data, monkeypatch):
+    latest = data.users * 30 + np.random.default_rng(0).permutation(len(data)) % 600  # they come one by one
+    timed = dataclasses.replace(data, time=latest)
+    users = {
+        share: np.count_nonzero(hold_out(timed, "time", share).valid.user_counts) for share in (0.1, 0.2)
+    }
+    assert users[0.1] < users[0.2]
+    for least, expected in ((users[0.1], "0.1"), (users[0.2], "0.2"), (data.n_users, "how='last'")):
+        monkeypatch.setattr(automatic, "_LEAST_USERS", least)
+        assert expected in automatic._held_out_in_time(timed, "auto", 0).recipe
 
 
 def test_the_test_part_has_no_say(data):
@@ -472,7 +486,7 @@ def test_dense_lists_are_judged_as_validation_judges(data):
     part = hold_out(data, "random", 0.2)
     rng = torch.Generator().manual_seed(0)
     users, items = (torch.randn(n, 4, generator=rng) for n in (data.n_users, data.n_items))
-    judge = _Judge.of(part.train, part.valid, "ndcg@10", 0, torch.device("cpu"))
+    judge = Judge.of(part.train, part.valid, "ndcg@10", 0, torch.device("cpu"))
     expected = Validation(part.valid, part.train, "ndcg@10").score(users, items)
     assert judge.per_user(judge.trained_scores(users, items)).mean() == pytest.approx(expected)
     solved = EASE(l2=20.0).solve(part.train)
@@ -486,29 +500,31 @@ def test_lists_with_ties_are_judged_as_validation_judges(data):
     users = torch.ones(data.n_users, 1)
     for items in (torch.zeros(data.n_items, 1), torch.randint(3, (data.n_items, 1), generator=rng).float()):
         for metric in ("ndcg@10", "recall@3", "ndcg@60"):
-            judge = _Judge.of(part.train, part.valid, metric, 0, torch.device("cpu"))
+            judge = Judge.of(part.train, part.valid, metric, 0, torch.device("cpu"))
             expected = Validation(part.valid, part.train, metric).score(users, items)
             assert judge.per_user(judge.trained_scores(users, items)).mean() == pytest.approx(expected)
+
+
+def blend_of(part, users, items, **limits):
+    judge = Judge.of(part.train, part.valid, "ndcg@10", 0, torch.device("cpu"))
+    return choose_blend(judge, judge.trained_scores(users, items), part.train, 1.0, **limits)
 
 
 def test_a_blend_is_chosen_where_it_helps_and_only_there(data):
     part = hold_out(data, "random", 0.2)
     rng = torch.Generator().manual_seed(0)
-    noise = [torch.randn(n, 4, generator=rng) for n in (data.n_users, data.n_items)]
-    found = choose_blend(*noise, part.train, part.valid, "ndcg@10", 1.0, 0, torch.device("cpu"))
+    found = blend_of(part, *[torch.randn(n, 4, generator=rng) for n in (data.n_users, data.n_items)])
     assert found.ease is not None
     assert found.blended > found.alone
-    truth = torch.from_numpy(part.valid.csr().toarray() * 9.0), torch.eye(data.n_items)
-    found = choose_blend(*truth, part.train, part.valid, "ndcg@10", 1.0, 0, torch.device("cpu"))
+    found = blend_of(part, torch.from_numpy(part.valid.csr().toarray() * 9.0), torch.eye(data.n_items))
     assert found.ease is None
 
 
 def test_regularisations_are_as_many_as_allowed(data):
     part = hold_out(data, "random", 0.2)
     noise = [torch.zeros(n, 4) for n in (data.n_users, data.n_items)]
-    common = part.train, part.valid, "ndcg@10", 1.0, 0, torch.device("cpu")
-    assert len(choose_blend(*noise, *common).tried) > 3
-    assert len(choose_blend(*noise, *common, most=3).tried) == 3
+    assert len(blend_of(part, *noise).tried) > 3
+    assert len(blend_of(part, *noise, most=3).tried) == 3
 
 
 # --- a budget --------------------------------------------------------------------------------------------

@@ -46,8 +46,8 @@ class Training:
     engine: str | None = _defaulted("The training engine: auto, {truepair.training.ENGINES}.")
     device: str | None = _defaulted("The device: auto, cpu, cuda.")
     auto: bool | None = _defaulted(
-        "Choose what is not given of temperature, popularity, dimension, epochs and the blend with EASE by "
-        "short runs on held-out interactions; only for loss infonce with sampler full."
+        "Choose what is not given of temperature, popularity, dimension, epochs, the blend with EASE and the "
+        "trend by short runs on held-out interactions; only for loss infonce with sampler full."
     )
     config: Path | None = option(
         "A TOML file of parameters; options and --set override it. If they change the loss, the file's "
@@ -126,7 +126,7 @@ def _plain(name: str, value: object) -> object:
     """The value, if it is a number or a text; a loss, encoder or sampler is given by name."""
     from truepair.spec.parameters import PARTS, may_be_none
 
-    if name == "blend" and value is None:
+    if name in ("blend", "trend") and value is None:
         return "none"
     if name in PARTS:
         return check_choice(name, value, PARTS[name])

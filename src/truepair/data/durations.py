@@ -67,7 +67,7 @@ def time_length(what: str, duration: str | float, interactions: Interactions) ->
     seconds = total_seconds(duration)
     if seconds is None:
         raise InputError(f"{what} = {duration!r:.60} is no duration. {remedy}")
-    return seconds * _clock_units(what, duration, interactions)
+    return seconds * _clock_units(what, duration, _largest(interactions))
 
 
 def moment_in(what: str, moment: object, interactions: Interactions) -> object:
@@ -79,6 +79,11 @@ def moment_in(what: str, moment: object, interactions: Interactions) -> object:
     >>> moment_in("at", "2023-11-14", day)
     1699920000
     """
+    return moment_of(what, moment, _largest(interactions))
+
+
+def moment_of(what: str, moment: object, largest: float) -> object:
+    """The same in the unit of times of which this is the largest."""
     if not isinstance(moment, str | date | np.datetime64):
         return moment
     try:
@@ -89,14 +94,13 @@ def moment_in(what: str, moment: object, interactions: Interactions) -> object:
         ) from None
     since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
     whole, rest = divmod(
-        since // timedelta(microseconds=1) * int(_clock_units(what, moment, interactions)), 1_000_000
+        since // timedelta(microseconds=1) * int(_clock_units(what, moment, largest)), 1_000_000
     )
     return whole + rest / 1e6 if rest else whole
 
 
-def _clock_units(what: str, given: object, interactions: Interactions) -> float:
+def _clock_units(what: str, given: object, largest: float) -> float:
     """How many units of the times are a second; raise where they are not times of a clock."""
-    largest = _largest(interactions)
     if (per_second := units_per_second(largest)) is None:
         raise InputError(
             f"{what} = {given!r:.60} needs dates; times are at most {largest:g}: give a number in their unit."

@@ -21,6 +21,7 @@ from truepair.ranking.hidden import Hidden
 from truepair.ranking.prepared_items import Matrix, PreparedItems, TopK, checked_matrices, tie_order
 from truepair.ranking.selection import Exclude, as_masks, check_shapes, has_pairs, hidden_from
 from truepair.ranking.sharded_top_k import sharded_top_k
+from truepair.storage.types import Array
 
 Ranker = Callable[[int, Hidden, Codes], TopK]
 """The best k items of these users, without those that are hidden from each."""
@@ -43,10 +44,10 @@ SERVING = ("popular", "separate", "error")
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """Who has a trained pair, and how many users each item has in training."""
+    """Who has a trained pair, and how popular each item is: by default its number of users in training."""
 
     users: Mask  # (n_users,)
-    popularity: Codes  # (n_items,)
+    popularity: Array  # (n_items,)
 
 
 def history_of(model: object, train: Interactions) -> History:

@@ -1,12 +1,12 @@
 """Scorer: the parts of a fitted model that scores are made of.
 
-    score(u, i) = ⟨e_u, e_i⟩ + term_i + Σ_j x_uj · w_ij
+    score(u, i, t) = ⟨e_u, e_i⟩ + term_i + Σ_j x_uj · w_ij + trend_i(t)
 
 e are trained vectors, `term` is the part of a score that is the same for all users, x_u is the history of a
-user and w the weights of a closed form. A model has some of these parts: MF the vectors, and a term if it
-adds popularity; EASE the weights; a blend all of them. Ranking multiplies two matrices, a row for each user
-and a row for each item, in which the parts lie side by side: `rows` and `columns` make them, and nothing else
-knows.
+user, w the weights of a closed form, and `trend` what is popular now. A model has some of these parts: MF the
+vectors, and a term if it adds popularity; EASE the weights; a blend all of them. Ranking multiplies two
+matrices, a row for each user and a row for each item, in which the parts lie side by side: `rows` and
+`columns` make them, and nothing else knows.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Scorer:
     """[n_users, n_items], x_u of known users."""
     weights: Rows | None = None
     """[n_items, n_items]: row i has the weights of all items j for the score of i."""
+    trend: Tensor | None = None
+    """[n_items], the trend at the moment of the lists; training and fold-in do not know it."""
 
     @property
     def dim(self) -> int:
@@ -52,7 +54,14 @@ class Scorer:
     def width(self) -> int:
         """The number of columns of `columns`."""
         weights = 0 if self.weights is None else int(self.weights.shape[1])
-        return weights + self.dim + (self.term is not None)
+        return weights + self.dim + (self.addition is not None)
+
+    @property
+    def addition(self) -> Tensor | None:
+        """[n_items], the part of a score that is the same for all users: the term and the trend."""
+        if self.term is None or self.trend is None:
+            return self.trend if self.term is None else self.term
+        return self.term + self.trend.to(self.term)
 
     @property
     def is_blend(self) -> bool:
@@ -67,17 +76,18 @@ class Scorer:
     @cached_property
     def columns(self) -> Rows:
         """A row for each item, whose product with a row of a user is the score. [n_items, …]"""
+        addition = self.addition
+        others = self.items if addition is None else torch.cat([self.items, addition[:, None]], dim=1)
         if self.weights is None:
-            return self.trained_columns
-        if not self.dim:
+            return others
+        if not others.shape[1]:
             return self.weights
-        assert isinstance(self.weights, Tensor)
+        if isinstance(self.weights, sp.csr_array):
+            return sp.csr_array(sp.hstack([self.weights, sp.csr_array(others.cpu().numpy())], format="csr"))
         n, device = len(self.items), self.weights.device
         what = f"A blend with EASE over {n:,} items"
         check_room(what, 4 * n * self.width, device, "train without blend='ease'")
-        joined = torch.cat(
-            [self.weights.T, self.trained_columns.to(device).T]
-        ).T  # by columns, for sparse rows
+        joined = torch.cat([self.weights.T, others.to(device).T]).T  # by columns, for sparse rows
         settle(self, weights=joined[:, :n])  # they are in memory once
         return joined
 
@@ -88,12 +98,12 @@ class Scorer:
 
     def query(self, vectors: Tensor, history: sp.csr_array | None) -> Rows:
         """A row for each of some users, by their vectors and histories, for products with `columns`."""
-        if self.term is not None:
+        if self.addition is not None:
             vectors = F.pad(vectors, (0, 1), value=1.0)
         if self.weights is None:
             return vectors
         assert history is not None
-        if not self.dim:
+        if not vectors.shape[1]:
             return history
         return _side_by_side(history, vectors.cpu().numpy())
 
@@ -122,7 +132,8 @@ class Scorer:
         return replace(self, users=self.users.cpu(), items=self.items.cpu(), term=term, weights=weights)
 
     def take(self, users: Codes, items: Codes) -> Scorer:
-        """The vectors and terms of these users and items; weights, which are between items, are left out."""
+        """The vectors and terms of these users and items; weights, which are between items, and the trend are
+        left out."""
         of_users, of_items = torch.from_numpy(users), torch.from_numpy(items)
         term = None if self.term is None else self.term[of_items]
         return Scorer(self.users[of_users], self.items[of_items], term)

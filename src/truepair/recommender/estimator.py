@@ -50,6 +50,7 @@ class Recommender(Parameters):
                             it by a short extra training.
     blend, blend_weight     "ease" or an object such as `EASE(l2=500)`: after training, its scores times
                             the weight are added to those of the trained encoder.
+    trend                   what is popular lately, added to scores: `Trend(("7d",), (0.5,))`, or "none".
     validation, metric      the share of the pairs that is held out to choose the epoch by this metric;
                             0 trains for all epochs on all pairs.
     hold_out                which pairs are held out: a "random" share, the "last" of each user, all after a
@@ -64,9 +65,9 @@ class Recommender(Parameters):
     Passing `dim` as well raises an error, and so does any option that has no effect.
 
     auto                    with the loss "infonce" and the sampler "full", `fit` chooses what is not given of
-                            temperature, popularity, dim, epochs and blend, by short runs on held-out pairs;
+                            temperature, popularity, dim, epochs, blend and trend, on held-out pairs;
                             `facts_["automatic"]` states what, how, and the call that repeats it. False uses
-                            the values below; blend="none" leaves out the blend alone.
+                            the values below; blend="none", trend="none" leave out one of them alone.
 
     Defaults depend on the sampler, and for other samplers than "full" on the engine:
 
@@ -127,7 +128,8 @@ class Recommender(Parameters):
         service read alike.
 
         Without a validation part, automatic settings are judged by a tenth of the pairs, held out in the way
-        of `hold_out`; then the model learns from everything. `budget` limits the time of both, as seconds or
+        of `hold_out`; with times of a clock and hold_out="auto", by what came last in time, which chooses the
+        trend too. Then the model learns from everything. `budget` limits the time of both, as seconds or
         text such as "2min"; without it, the search may do 2.5 times the work of one full training, as counted
         in advance: docs/automatic.md has the times.
 
@@ -240,6 +242,7 @@ class Recommender(Parameters):
         explain: bool | int = False,
         unknown: Unknown = "error",
         cold: Serving = "popular",
+        at: object = None,
     ) -> Table:
         """A table of user, item, score, rank: the `k` best items of each user, best first.
 
@@ -262,9 +265,22 @@ class Recommender(Parameters):
                     in `items` are an error with "error"; else they are not recommended.
         cold        users whose pairs were not trained on, such as those of a test part: "popular" gives them
                     the most popular items, "separate" leaves them out, "error" raises.
+        at          the moment of the lists, for a model with a trend: a date or a number in the unit of the
+                    times, from the last event on. By default the last event; later, what was popular lately
+                    has faded.
         """
         options = lists.ListOptions(
-            exclude_seen, exclude_items, only_items, items, where, quota, diversify, explain, unknown, cold
+            exclude_seen,
+            exclude_items,
+            only_items,
+            items,
+            where,
+            quota,
+            diversify,
+            explain,
+            unknown,
+            cold,
+            at,
         )
         return to_output(pa.concat_tables(lists.recommend(self._fitted(), users, k, options)), self.output_)
 

@@ -92,6 +92,14 @@ def like_test(split: Split) -> str:
     return {"leave_last_out": "last", "temporal": "time"}.get(recipe, "auto")
 
 
+def cut_in_time(split: Split) -> float | None:
+    """The moment at which the validation part begins, if it is where the times of all users were cut."""
+    is_cut = split.recipe.startswith("temporal(") or "hold_out(how='time'" in split.recipe
+    if not is_cut or split.valid is None or split.valid.time is None:
+        return None
+    return float(split.valid.time.min())
+
+
 def with_validation(split: Split, share: float, seed: int, how: str = "auto") -> Split:
     """The split with a share of its train part as the validation part; with "auto", one like the test part.
 

@@ -100,8 +100,8 @@ class Lister:
         items = take_rows(model.scorer.columns, codes)
         if isinstance(items, Tensor) and is_worth_a_gpu(n_users, items, model.device):
             items = items.to(model.device)
-        counts = model.popularity[codes]
-        shares = (counts / max(counts.sum(), 1)).astype(np.float32)[:, None]
+        appeal = model.appeal[codes]
+        shares = (appeal / (appeal.sum() or 1)).astype(np.float32)[:, None]
         by_scores, by_popularity = (PreparedItems.of(rows, codes, len(listed)) for rows in (items, shares))
         return Lister(model, codes, by_scores, by_popularity, reranking, explanation)
 

@@ -46,6 +46,7 @@ class ListOptions:
     explain: bool | int = False
     unknown: str = "error"
     cold: str = "popular"
+    at: object = None
 
     def __post_init__(self) -> None:
         check_number("diversify", self.diversify, 0, 1, open_high=True)
@@ -119,6 +120,8 @@ def recommend(model: Model, users: Ids, k: int, options: ListOptions, part: int 
     if options.by_user:
         codes_of(known, list(options.by_user), "user", options.unknown)  # an unknown user is an error
     excluded = excluded_items(model, options.by_user, options.unknown)
+    if options.at is not None:
+        model = model.at(options.at)
     lister = options.lister(model, len(codes))
     for start in range(0, max(len(codes), 1), part):
         some = slice(start, start + part)
@@ -254,6 +257,6 @@ def score_pairs(model: Model, pairs: Source) -> pa.Table:
         raise InputError(f"{len(user_codes)} users but {len(item_codes)} items; a pair needs both.")
     scores = model.scorer.scores(user_codes, item_codes)
     is_cold = ~model.trained[user_codes]  # as in `recommend`
-    scores[is_cold] = (model.popularity / model.popularity.sum())[item_codes[is_cold]]
+    scores[is_cold] = (model.appeal / model.appeal.sum())[item_codes[is_cold]]
     ids = model.seen.user_ids.outside(user_codes), model.seen.item_ids.outside(item_codes)
     return pa.table([*ids, scores], names=["user", "item", "score"])

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+import numpy as np
 import torch
 
+from truepair.data.durations import moment_of
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
+from truepair.errors import InputError, check_number
 from truepair.evaluation.metrics import Mask
 from truepair.evaluation.task import History
 from truepair.models.factor_matrices import Rows
 from truepair.models.feature_map import FeatureMap
 from truepair.models.scorer import Scorer
 from truepair.models.start import Start
+from truepair.models.trend import Counts
 from truepair.spec import Spec
 from truepair.spec.parameters import as_json
-from truepair.storage.types import Json
+from truepair.storage.types import Array, Json
 from truepair.training import fold_in
 
 UPDATES = "updates"
@@ -40,6 +44,8 @@ class Model:
     """[n_items], items without a trained interaction that have a vector by their features."""
     tau: float | tuple[float, ...] | None = None
     """The prior that was trained with: one number, or one for each user."""
+    recent: Counts | None = None
+    """How often items occurred lately, as of the moment of the lists; None without a trend."""
     start: Start | None = None
     """Where an update goes on; None for closed forms, and where it was not kept."""
     item_map: FeatureMap | None = None
@@ -62,7 +68,40 @@ class Model:
     @property
     def history(self) -> History:
         """Who has a trained row, and what is popular."""
-        return History(self.trained, self.popularity)
+        return History(self.trained, self.appeal)
+
+    @cached_property
+    def appeal(self) -> Array:
+        """[n_items], how much users without a trained row get each item: by its number of users or, with a
+        trend, by the part of a score that is the same for all users."""
+        if self.recent is None or self.scorer.addition is None:
+            return self.popularity
+        addition = self.scorer.addition.double().cpu().numpy()
+        return np.where(self.listed, np.exp(addition - addition[self.listed].max()), 0.0)
+
+    def with_recent(self, recent: Counts | None) -> Model:
+        """The model with the trend of these counts."""
+        if recent is None or self.spec.trend is None:
+            return self
+        trend = torch.from_numpy(self.spec.trend.term(recent))
+        return replace(self, scorer=replace(self.scorer, trend=trend), recent=recent)
+
+    def at(self, moment: object) -> Model:
+        """The model whose lists are those of a moment, not before the last event that it knows: a date, or a
+        number in the unit of the times."""
+        if self.recent is None:
+            raise InputError(
+                f"at = {moment!r:.60} has no effect: the model has no trend, so that its lists are the same "
+                "at any moment; leave it out, or fit data with times, with trend='recent'."
+            )
+        since = moment_of("at", moment, self.recent.moment)
+        found = check_number("at", since, remedy="Give a date such as '2024-06-15', or a number.")
+        if np.nextafter(found, np.inf) < self.recent.moment:
+            raise InputError(
+                f"at = {moment!r:.60} is before the last event of the model, {self.recent.moment!r}: its "
+                "lists would know what came later. Give a later moment, or fit on the events before it."
+            )
+        return self.with_recent(self.recent.at(found))
 
     @cached_property
     def mean_tau(self) -> float | None:

@@ -5,6 +5,7 @@ docs/file-format.md describes the file. Opening a file runs no code of it, and e
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ from truepair.models.factor_matrices import Rows, by_columns
 from truepair.models.feature_map import FeatureMap
 from truepair.models.scorer import Scorer
 from truepair.models.start import Side, Start
+from truepair.models.trend import Counts
 from truepair.recommender.caller import OUTPUTS
 from truepair.recommender.model import UPDATES, Model
 from truepair.recommender.model_file_v1 import upgraded
@@ -77,6 +79,13 @@ def save_model(path: str | Path, model: Model, output: str = "arrow", updatable:
     for name, array in optional.items():
         if array is not None:
             tensors[name] = array if isinstance(array, Tensor) else torch.from_numpy(array.copy())
+    if (recent := model.recent) is not None:
+        tensors |= {
+            "recent.total": torch.from_numpy(recent.total.copy()),
+            "recent.faded": torch.from_numpy(recent.faded.copy()),
+            "recent.moment": torch.tensor(recent.moment, dtype=torch.float64),
+            "recent.lengths": torch.tensor(recent.lengths, dtype=torch.float64),
+        }  # fmt: skip
     if seen.stored_log is not None:
         tensors |= _events(seen.stored_log)
     if scorer.history is not None and not _same_rows(scorer.history, seen.weighted_csr()):
@@ -140,7 +149,10 @@ def _checked(tensors: Tensors, described: Json, facts: Json) -> Stored:
         new_pairs=check_whole("new pairs", described.get("new pairs", new_pairs), 0),
         facts=facts,
     )  # fmt: skip
-    return Stored(model, check_choice("output", described["output"], OUTPUTS))
+    return Stored(
+        model.with_recent(_recent(tensors, spec, n_items)),
+        check_choice("output", described["output"], OUTPUTS),
+    )
 
 
 # --- the parts of a scorer -------------------------------------------------------------------------------
@@ -258,6 +270,19 @@ def _is_canonical(items: npt.NDArray[np.int32], starts: Codes, n_items: int) -> 
     return bool(rising.all()) and bool(((items >= 0) & (items < n_items)).all())
 
 
+def _recent(tensors: Tensors, spec: Spec, n_items: int) -> Counts | None:
+    """The counts behind the trend, if the spec has one."""
+    if spec.trend is None:
+        return None
+    moment = float(stored("recent.moment", tensors, torch.float64))
+    lengths = stored("recent.lengths", tensors, torch.float64, len(spec.trend.half_lives)).tolist()
+    total = stored("recent.total", tensors, torch.float64, n_items).numpy()
+    faded = stored("recent.faded", tensors, torch.float64, len(lengths), n_items).numpy()
+    if min(lengths) <= 0 or min(total.min(), faded.min()) < 0:
+        raise InputError("its counts of recent events are not counts.")
+    return Counts(moment, tuple(lengths), total, faded)
+
+
 def _tau(tensors: Tensors, described: Json, spec: Spec, n_users: int) -> float | tuple[float, ...] | None:
     """None, a number, or a number for each user of the training; users that were folded in were not there."""
     if "tau" not in tensors:
@@ -301,7 +326,9 @@ def _item_map(tensors: Tensors, described: Json | None, scorer: Scorer) -> Featu
         return None
     _object("features", described)
     encoding = FeatureEncoding.from_json(described["columns"])
-    weights = stored("features.map", tensors, torch.float32, len(encoding.names) + 1, scorer.width)
+    weights = stored(
+        "features.map", tensors, torch.float32, len(encoding.names) + 1, replace(scorer, trend=None).width
+    )
     cosine = described["cosine"]
     cosine = None if cosine is None else check_number("the cosine of the map", cosine, -1.01, 1.01)
     return FeatureMap(encoding, weights, check_number("the l2 of the map", described["l2"], 0), cosine)

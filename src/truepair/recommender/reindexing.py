@@ -34,15 +34,17 @@ def reindexed(model: Model, user_ids: IdMap, item_ids: IdMap) -> Model:
         weights = by_columns(placed_rows(placed_rows(weights, items).T, items).T)
     vectors, term = placed_rows(scorer.users, users), scorer.term
     term = None if term is None else placed_rows(term, items)
-    return dataclasses.replace(
+    moved = dataclasses.replace(
         model,
         scorer=Scorer(vectors, placed_rows(scorer.items, items), term, history, weights),
+        recent=None,
         seen=seen.recoded(new_users, new_items, user_ids, item_ids),
         popularity=np.where(items >= 0, model.popularity[items], 0),
         trained=(users >= 0) & model.trained[users],
         added=(items >= 0) & model.added[items],
         start=None if model.start is None else model.start.take(users, items),
     )
+    return moved.with_recent(None if model.recent is None else model.recent.take(items))
 
 
 def _selection(rows: Codes, n: int) -> sp.csr_array:

@@ -118,8 +118,10 @@ class SearchPlan:
         model, study = self.model, study or self.name
 
         def chosen(spec: Spec) -> Spec:
-            """With automatic settings but for the blend, which trials have not; kept beside the storage."""
-            spec = replace(spec, searched=tuple(name for name in spec.searched if name != "blend"))
+            """With automatic settings but for blend and trend, which trials have not; kept beside storage."""
+            spec = replace(
+                spec, searched=tuple(name for name in spec.searched if name not in ("blend", "trend"))
+            )
             kept = Path(storage).with_name(f"{Path(storage).name}.{study}")
             return chosen_settings(spec, split, checkpoint=kept, progress=bool(options.get("progress"))).spec
 
@@ -172,8 +174,10 @@ def _for_fit(fixed: Flat) -> Json:
 
 def _check_names(fixed: list[str], space: list[str]) -> None:
     for name in [*fixed, *space]:
-        if name.partition(".")[0] in ("blend", "blend_weight"):
-            raise InputError(f"{name} has no effect here: trials score no blend. Set it for the fit.")
+        if name.partition(".")[0] in ("blend", "blend_weight", "trend"):
+            raise InputError(
+                f"{name} has no effect here: trials score no blend and no trend. Set it for the fit."
+            )
         if name == "stop_after":
             raise InputError("stop_after has no effect here: a search chooses it. Leave it out.")
     for name in space:

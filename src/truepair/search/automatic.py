@@ -1,4 +1,4 @@
-"""Automatic settings: temperature, popularity, dimension, epochs and the blend with EASE, from the data.
+"""Automatic settings: temperature, popularity, dimension, epochs, blend and trend, from the data.
 
 Short runs on held-out pairs climb to the best temperature and weight of popularity, one full run chooses the
 epoch and the blend, and the caller trains on everything. docs/automatic.md has the measurements behind it.
@@ -12,6 +12,7 @@ choose settings for that.
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ from truepair.errors import InputError
 from truepair.evaluation import parse_metric
 from truepair.randomness import random_order, stream_key
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
-from truepair.recommender.holdout import hold_out, like_test
+from truepair.recommender.holdout import hold_out, like_test, resolved
 from truepair.search.plan import Point, SettingsSearch, Stopwatch
 from truepair.search.settings_file import SettingsFile
 from truepair.spec import Spec
@@ -38,6 +39,7 @@ from truepair.training.full.engine import check_state
 MOST_USERS = 50_000  # who judge; and who are learnt from, unless there are many items
 _ITEMS_OF_A_USER = 2
 _HELD_OUT = 0.1  # of the pairs
+_LATER = (0.1, 0.2, 0.3)  # of the pairs, by their time
 _LEAST_USERS, _LEAST_PAIRS = 100, 1000  # with held-out pairs, to learn from: fewer say nothing
 
 
@@ -118,6 +120,7 @@ def _choice(settled: Spec, search: SettingsSearch, recipe: str) -> AutomaticSett
         "metric": search.judge.metric,
         "trials": trials,
         "blend": search.blend,
+        "trend": search.trend,
         "seconds": round(search.clock.seconds, 3),
     }
     return AutomaticSettings(found, {"automatic": facts})
@@ -146,7 +149,12 @@ def judging_parts(spec: Spec, split: Split, users: Codes | None = None) -> Split
         valid = None if valid is None else only_users(valid, users)
         split = replace(split, train=train, valid=valid, test=train.take(np.zeros(len(train), bool)))
     how = like_test(split) if spec.hold_out == "auto" else spec.hold_out
-    part = split if split.valid else hold_out(split.train, how, _HELD_OUT, spec.settings.seed)
+    if split.valid:
+        part = split
+    elif how == "time" or (how == "auto" and resolved(split.train, how, _HELD_OUT) == "last"):
+        part = _held_out_in_time(split.train, how, spec.settings.seed)
+    else:
+        part = hold_out(split.train, how, _HELD_OUT, spec.settings.seed)
     assert part.valid is not None
     n_judges = int(np.count_nonzero(part.valid.user_counts))
     judges = n_judges, _LEAST_USERS, "users with held-out pairs"
@@ -154,6 +162,18 @@ def judging_parts(spec: Spec, split: Split, users: Codes | None = None) -> Split
         if n < least:
             raise _TooLittleError(f"{n:,} {what} are too few to choose settings by; it takes {least:,}.")
     return judged_by_some(part, spec.settings.seed)
+
+
+def _held_out_in_time(train: Interactions, how: str, seed: int) -> Split:
+    """The last part of the time, more of it where few users have a past and a future: the judge is what comes
+    next. With "auto", the last pairs of each user where there are few such users in a third of it."""
+    if train.time_kind == "clock":
+        for share in _LATER:
+            with suppress(InputError):  # all users are new
+                part = hold_out(train, "time", share, seed)
+                if part.valid is not None and np.count_nonzero(part.valid.user_counts) >= _LEAST_USERS:
+                    return part
+    return hold_out(train, "last" if how == "auto" else how, _HELD_OUT, seed)
 
 
 # --- a sample of many users ---------------------------------------------------------------------------

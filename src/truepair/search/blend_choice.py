@@ -53,6 +53,8 @@ class BlendChoice(NamedTuple):
 
     ease: EASE | None
     weight: float
+    scores: Tensor
+    """[n, items] of the judge, with the blend if it is chosen."""
     alone: float
     blended: float
     tried: list[dict[str, float]]
@@ -60,18 +62,17 @@ class BlendChoice(NamedTuple):
 
 
 def choose_blend(
-    users: Tensor, items: Tensor, train: Interactions, valid: Interactions, metric: str, temperature: float,
-    seed: int, device: torch.device, seconds: float = math.inf, most: int | None = None,
+    judge: Judge, own: Tensor, train: Interactions, temperature: float, seconds: float = math.inf,
+    most: int | None = None,
 ) -> BlendChoice:  # fmt: skip
-    """The best of EASE's regularisations and weights for these trained matrices.
+    """The best of EASE's regularisations and weights beside a trained model's own scores.
 
     Regularisations go by factors of 3 from 500 in the direction that improves, at most `most` of them and as
     long as there are `seconds` for two more. A blend is chosen only if its gain over the trained model is
     larger than the standard error of that gain.
     """
-    judge = _Judge.of(train, valid, metric, seed, device)
-    own = judge.trained_scores(users, items)
     alone = judge.per_user(own)
+    best_scores = own
     tried, scores = list[dict[str, float]](), dict[float, float]()
     chosen, weight, blended, best = EASE(), 0.0, -math.inf, alone
     began = time.perf_counter()
@@ -82,18 +83,24 @@ def choose_blend(
         ease = EASE(l2=l2, user_power=POWER, item_power=POWER)
         added, top, top_weight = judge.ease_scores(ease, train), -math.inf, 0.0
         for unit in _WEIGHTS:
-            each = judge.per_user(own + added * (unit / temperature))
+            scores_of_both = own + added * (unit / temperature)
+            each = judge.per_user(scores_of_both)
             if (mean := float(each.mean())) > top:
                 top, top_weight = mean, float(f"{unit / temperature:.4g}")
             if mean > blended:
-                chosen, weight, blended, best = ease, top_weight, mean, each
+                chosen, weight, blended, best, best_scores = ease, top_weight, mean, each, scores_of_both
         scores[l2] = round(top, 6)
         tried.append({"l2": l2, "weight": top_weight, "score": scores[l2]})
     gain = best - alone
     error = float(gain.std(ddof=1)) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
     is_better = gain.mean() > error
     return BlendChoice(
-        chosen if is_better else None, weight, round(float(alone.mean()), 6), round(blended, 6), tried
+        chosen if is_better else None,
+        weight,
+        best_scores if is_better else own,
+        round(float(alone.mean()), 6),
+        round(blended, 6),
+        tried,
     )
 
 
@@ -111,7 +118,7 @@ def _regularisations(scores: Mapping[float, float]) -> Iterator[float]:
 
 
 @dataclass(frozen=True)
-class _Judge:
+class Judge:
     """Dense scores of some of the held-out users, and the metric of the lists that they give."""
 
     rows: Codes
@@ -122,7 +129,8 @@ class _Judge:
     metric: str
 
     @staticmethod
-    def of(train: Interactions, valid: Interactions, metric: str, seed: int, device: torch.device) -> _Judge:
+    def of(train: Interactions, valid: Interactions, metric: str, seed: int, device: torch.device) -> Judge:
+        """Some of the users with held-out and trained pairs, as many as fit."""
         rows = np.flatnonzero((valid.user_counts > 0) & (train.user_counts > 0))
         if not len(rows):
             raise InputError("no user has held-out and trained pairs, so that no blend can be chosen.")
@@ -134,13 +142,15 @@ class _Judge:
             seen |= torch.from_numpy(train.dislikes.csr()[rows].toarray()).to(device) > 0
         target = torch.from_numpy(valid.csr()[rows].toarray()).to(device) > 0
         order = torch.tensor(tie_order(train.n_items), device=device)
-        return _Judge(rows, history, order, seen[:, order], target[:, order], metric)
+        return Judge(rows, history, order, seen[:, order], target[:, order], metric)
 
     def trained_scores(self, users: Tensor, items: Tensor) -> Tensor:
+        """Those of trained matrices. [n, items]"""
         device = self.seen.device
         return users[torch.from_numpy(self.rows)].to(device) @ items.to(device)[self.order].T
 
     def ease_scores(self, ease: EASE, train: Interactions) -> Tensor:
+        """Those of EASE, solved for these interactions. [n, items]"""
         device = self.seen.device
         weights = dense("items", ease.solve(train, device)[1])
         if device.type == "cpu":  # a user has few of the items

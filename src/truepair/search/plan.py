@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
@@ -21,15 +22,18 @@ from truepair.errors import StorageError, TrainingError
 from truepair.evaluation import Validation
 from truepair.models.factor_matrices import dense
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
+from truepair.recommender.holdout import cut_in_time
 from truepair.sampling import Full
 from truepair.search.blend_choice import (
     FEWEST_SOLVED,
     MOST_ITEMS,
+    Judge,
     choose_blend,
     ranking_work,
     regularisation_work,
 )
 from truepair.search.settings_file import SettingsFile
+from truepair.search.trend_choice import choose_trend
 from truepair.search.trials import Trial
 from truepair.spec import SEARCHED, Spec
 from truepair.spec.defaults import default_batch_size
@@ -191,12 +195,13 @@ def largest_dim(device: torch.device, n_users: int, n_items: int) -> int:
 
 
 class SettingsSearch:
-    """One search: after its `run`, `chosen` and `blend` are known.
+    """One search: after its `run`, `chosen`, `blend` and `trend` are known.
 
     part    what it learns from and is judged by
     whole   what the model will learn from: the train part, or all of which `users` are a sample
     chosen  fields of the encoder, of the settings and of the spec
-    blend   facts about the choice of the blend, if there was one
+    blend, trend
+            facts about their choice, if there was one
     file    keeps its short runs, and the checkpoint of the full one
     """
 
@@ -221,10 +226,14 @@ class SettingsSearch:
         self.device, self.wanted = spec.settings.torch_device(), spec.searched
         self.chosen: dict[str, object] = {}
         self.blend: dict[str, object] | None = None
+        self.trend: dict[str, object] | None = None
+        self.cut = cut_in_time(part)
+        if self.cut is None:  # what is judged is not the future
+            self.wanted = tuple([name for name in self.wanted if name != "trend"])
         if "blend" in self.wanted and self.train.n_items > MOST_ITEMS:
             self.wanted = tuple([name for name in self.wanted if name != "blend"])
             self.blend = {"skipped": f"EASE has a number for each two of {self.train.n_items:,} items"}
-        has_own_rate = not spec.given_rate and set(self.wanted) != {"blend"}
+        has_own_rate = not spec.given_rate and not set(self.wanted) <= {"blend", "trend"}
         self.rate = {"learning_rate": _RATE} if has_own_rate else {}
         self.epochs = _EPOCHS if "epochs" in self.wanted else spec.settings.epochs
         self.full_dim = spec.trained.dim
@@ -261,7 +270,7 @@ class SettingsSearch:
             self._keep(full)  # the clock would choose another one
         if full is None:  # no time for a run that judges
             self.chosen = self._values(self._in_time(self._best()))
-        elif not {"epochs", "blend"} & set(self.wanted):  # nothing is left to judge
+        elif not {"epochs", "blend", "trend"} & set(self.wanted):  # nothing is left to judge
             self.chosen = self._values(Trial(0, self._parameters(full), None, full.epochs, "complete"))
         else:
             fitted, last, best = self._full_run(full), self.trials[-1], self._best()
@@ -269,10 +278,14 @@ class SettingsSearch:
                 self.chosen = self._values(best)
                 if "blend" in self.wanted:
                     self.blend = {"skipped": "a short run is better than the full one"}
+                if "trend" in self.wanted:
+                    point = max(self.scores, key=self.scores.__getitem__)
+                    (again,) = fit_many([self._job(point)], self.judge, engine=self.spec.engine)
+                    if isinstance(again, FitResult):
+                        self._choose_trend(*self._judged(again))
             else:
                 self.chosen = self._values(last)
-                if "blend" in self.wanted:
-                    self._choose_blend(fitted, last)
+                self._choose_additions(fitted, last)
 
     def _short(self) -> Point:
         """A short run with the middle of what datasets had, or with what is given."""
@@ -340,30 +353,55 @@ class SettingsSearch:
 
     def _values(self, trial: Trial) -> dict[str, object]:
         """What is wanted of a trial; its rate, if none was given."""
-        found = {name: trial.parameters[name] for name in SEARCHED[:-1] if name in self.wanted} | self.rate
+        found = {name: trial.parameters[name] for name in SEARCHED[:4] if name in self.wanted} | self.rate
         if "epochs" in self.wanted and trial.epoch != trial.parameters["epochs"]:
             found["stop_after"] = trial.epoch
         return found
 
-    def _choose_blend(self, fitted: FitResult, last: Trial) -> None:
-        """Add the blend with EASE to what was chosen, if it is better."""
+    def _choose_additions(self, fitted: FitResult, last: Trial) -> None:
+        """Add the blend and the trend to what was chosen, where they are better."""
+        if {"blend", "trend"} & set(self.wanted):
+            judge, scores = self._judged(fitted)
+            if "blend" in self.wanted:
+                scores = self._choose_blend(judge, scores, last)
+            if "trend" in self.wanted:
+                self._choose_trend(judge, scores)
+
+    def _judged(self, fitted: FitResult) -> tuple[Judge, Tensor]:
+        """The judge of additions to scores, and the scores of a run."""
+        seed = self.spec.settings.seed
+        judge = Judge.of(self.train, self.valid, self.judge.metric, seed, self.device)
+        return judge, judge.trained_scores(dense("users", fitted.users), dense("items", fitted.items))
+
+    def _choose_trend(self, judge: Judge, scores: Tensor) -> None:
+        """Add the trend to what was chosen, if it is better."""
+        assert self.cut is not None
+        found = choose_trend(judge, scores, self.train.log, self.cut)
+        self.trend = {
+            "alone": found.alone, "with trend": found.with_trend,
+            "twice as popular lately": f"{found.doubled:.2g} times as likely",
+        }  # fmt: skip
+        no_gain = "" if found.trend else "; the gain is not larger than its error, so it is not used"
+        self._say(f"with the trend {self.judge.metric} {found.alone:.4f} -> {found.with_trend:.4f}{no_gain}")
+        if found.trend is not None:
+            self.chosen["trend"] = found.trend
+
+    def _choose_blend(self, judge: Judge, own: Tensor, last: Trial) -> Tensor:
+        """Add the blend with EASE to what was chosen, if it is better; the scores with it."""
         left = self.clock.left - 1.1 * last.seconds * self._times_longer(last.parameters["dim"])
         most = int((self.most_work - self.spent) / regularisation_work(self.train, self.valid))
         has_time = left >= 3 * _SOLVING * self.train.n_items**3
         if not has_time or most < FEWEST_SOLVED:
             why = "EASE takes long beside the training" if has_time else "the budget leaves no time for it"
             self.blend = {"skipped": why}
-            return
-        found = choose_blend(
-            dense("users", fitted.users), dense("items", fitted.items), self.train, self.valid,
-            self.judge.metric, last.parameters["temperature"], self.spec.settings.seed, self.device,
-            left, most,
-        )  # fmt: skip
+            return own
+        found = choose_blend(judge, own, self.train, last.parameters["temperature"], left, most)
         self.blend = {"alone": found.alone, "blended": found.blended, "tried": found.tried}
         no_gain = "" if found.ease else "; the gain is not larger than its error, so it is not used"
         self._say(f"with EASE {self.judge.metric} {found.alone:.4f} -> {found.blended:.4f}{no_gain}")
         if found.ease is not None:
             self.chosen |= {"blend": found.ease, "blend_weight": found.weight}
+        return found.scores
 
     # --- work ------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from truepair.training.sampled.cpu.engine import lacking_part
 Given: TypeAlias = Mapping[str, Any]
 """Parameters by name, not checked yet."""
 
-PARTS_BY_DEFAULT: Json = {"loss": "infonce", "encoder": "mf", "sampler": "full", "blend": None}
+PARTS_BY_DEFAULT: Json = {"loss": "infonce", "encoder": "mf", "sampler": "full", "blend": None, "trend": None}
 FULL_CATALOGUE: Json = {  # with the sampler "full"
     "optimizer": "adam", "l2_users": 0.0, "dim": 128,
     "scoring": "cosine", "temperature": 0.15, "popularity": 0.0, "weight_decay": 0.0,
@@ -39,7 +39,7 @@ SAMPLED_CPU: Json = {  # in the engine "cpu", whose steps are single interaction
 }  # fmt: skip
 EARLY_STOPPING = {"patience": 10, "validation": 0.1}  # of SAMPLED_CPU with DNS, whose hard items overfit soon
 
-USED_BY_CLOSED_FORMS = ("encoder", "metric", "device", "seed", "auto")
+USED_BY_CLOSED_FORMS = ("encoder", "trend", "metric", "device", "seed", "auto")
 
 
 def is_full(sampler: str | Sampler) -> bool:

@@ -24,6 +24,7 @@ from truepair.errors import InputError, check_choice, did_you_mean
 from truepair.losses import LOSSES, Loss, Prior
 from truepair.models.closed_forms import ALL_ENCODERS, EASE, ClosedForm
 from truepair.models.encoders import Encoder
+from truepair.models.trend import Trend
 from truepair.sampling import SAMPLERS, Sampler
 from truepair.spec.defaults import FULL_CATALOGUE, PARTS_BY_DEFAULT, Given, with_defaults
 from truepair.storage.plain_values import every_value, is_number
@@ -36,6 +37,7 @@ PARTS: dict[str, Mapping[str, type]] = {
     "encoder": ALL_ENCODERS,
     "sampler": SAMPLERS,
     "blend": {"ease": EASE},
+    "trend": {"recent": Trend},
 }
 FIELDS = {  # fields that are parameters of Recommender too, for parts that are given by name
     "dim": "encoder.dim",
@@ -87,6 +89,7 @@ class Parameters:
     tau: Prior = "density"
     blend: str | EASE | None = None
     blend_weight: float = 1.0
+    trend: str | Trend | None = None
     validation: float | None = None
     metric: str = "ndcg@20"
     hold_out: str = "auto"

@@ -17,6 +17,7 @@ from truepair.evaluation.metrics import parse_metric
 from truepair.losses import LOSSES, Loss
 from truepair.models.closed_forms import EASE, ClosedForm
 from truepair.models.encoders import ENCODERS, Encoder
+from truepair.models.trend import Trend
 from truepair.sampling import Sampler
 from truepair.spec.defaults import USED_BY_CLOSED_FORMS, Given, default_batch_size, is_full, with_defaults
 from truepair.spec.parameters import PARAMETERS, PARTS, as_json, check_finite, check_names
@@ -27,7 +28,7 @@ from truepair.training import AUTO, ENGINES, Job, Settings, check_sampler
 HOLD_OUTS = ("auto", "random", "last", "time")
 """Which interactions a hold-out takes; "auto" is "last" where users have times, else "random"."""
 
-SEARCHED = ("temperature", "popularity", "dim", "epochs", "blend")
+SEARCHED = ("temperature", "popularity", "dim", "epochs", "blend", "trend")
 """What automatic settings choose where it is not given."""
 
 _SETTINGS = tuple(f.name for f in dataclasses.fields(Settings) if f.name != "batch_size")
@@ -37,6 +38,7 @@ _OBJECTS: dict[str, tuple[type | tuple[type, ...], str]] = {  # part -> its clas
     "loss": (Loss, "one of {}, or an object such as DPL(tau=0.05)"),
     "sampler": (Sampler, "one of {}, or an object such as DNS()"),
     "blend": (EASE, "'{}', an object such as EASE(l2=500), or None"),
+    "trend": (Trend, "'{}', an object such as Trend(('7d',), (0.5,)), or 'none'"),
 }
 
 
@@ -48,6 +50,7 @@ class Spec:
     settings                those of training; `settings_for` fills in the batch size
     batch_size              None: it depends on the data
     blend, blend_weight     EASE whose scores are added to those of the trained encoder
+    trend                   what is popular at the moment of a list, added to the scores of any encoder
     validation, hold_out    the share of the interactions that is held out to choose the epoch, and which
     metric                  of the validation
     stop_after              the last epoch; the learning rate follows the schedule of all
@@ -62,6 +65,7 @@ class Spec:
     batch_size: int | None = None
     blend: EASE | None = None
     blend_weight: float = 1.0
+    trend: Trend | None = None
     validation: float = 0.0
     hold_out: str = "auto"
     metric: str = "ndcg@20"
@@ -103,7 +107,13 @@ class Spec:
         """
         if isinstance(self.encoder, ClosedForm):
             settings = {"seed": self.settings.seed, "device": self.settings.device}
-            return {"encoder": _named("encoder", self.encoder, {}), "metric": self.metric, **settings}
+            trend = {} if self.trend is None else {"trend": self.trend}
+            return {
+                "encoder": _named("encoder", self.encoder, {}),
+                **trend,
+                "metric": self.metric,
+                **settings,
+            }
         own = {name: getattr(self.encoder, name) for name in _ENCODER_FIELDS}
         encoder = _named("encoder", self.encoder, own)
         tau = {"tau": getattr(self.loss, "tau", None)} if self.loss.uses_prior else {}
@@ -114,7 +124,8 @@ class Spec:
             **vars(self.settings),
             "validation": self.validation, "hold_out": self.hold_out, "metric": self.metric,
             "engine": self.engine, "stop_after": self.stop_after, "blend_weight": self.blend_weight,
-            "blend": self.blend, "batch_size": self.batch_size, "auto": bool(self.searched),
+            "blend": self.blend, "trend": self.trend, "batch_size": self.batch_size,
+            "auto": bool(self.searched),
         }  # fmt: skip
 
     def call(self) -> str:
@@ -203,11 +214,13 @@ def _checked(known: Given, given: Given, encoder: Encoder | ClosedForm, loss: Lo
         and isinstance(known["encoder"], str) and isinstance(encoder, Encoder) and encoder.scoring == "cosine"
     )  # fmt: skip
     searched = tuple(name for name in SEARCHED if name not in given) if is_searched else ()
+    searched = () if searched == ("trend",) else searched  # it needs a run of its own
     return Spec(
         encoder, loss, sampler, settings,
         batch_size=None if batch_size is None else check_whole("batch_size", batch_size, 1),
         blend=None if known.get("blend") in (None, "none") else _part("blend", known),
         blend_weight=check_number("blend_weight", known["blend_weight"], 0),
+        trend=None if known.get("trend") in (None, "none") else _part("trend", known),
         validation=check_number("validation", known["validation"], 0, 1, open_high=True),
         hold_out=check_choice("hold_out", known["hold_out"], HOLD_OUTS),
         metric=known["metric"],

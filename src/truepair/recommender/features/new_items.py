@@ -86,7 +86,8 @@ def map_of(model: Model, features: Features) -> FeatureMap:
     """The map from features to the rows of trained items."""
     trained, scorer = np.flatnonzero(model.popularity > 0), model.scorer
     first = model.seen.n_items if scorer.is_blend else 0  # the columns before are EASE's
-    rows = dense("items", scorer.columns)[torch.from_numpy(trained)]
+    columns = dataclasses.replace(scorer, trend=None).columns  # what is popular now is no matter of features
+    rows = dense("items", columns)[torch.from_numpy(trained)]
     return FeatureMap.fitted(features.take(trained), rows, slice(first, first + scorer.dim))
 
 

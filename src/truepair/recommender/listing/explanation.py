@@ -64,7 +64,7 @@ class Explanation:
             [self.item_ids.outside(found.items), pa.array(found.weights)], ["item", "weight"]
         )
         offsets = np.append(0, np.cumsum(found.counts)).astype(np.int32)
-        term = self.scorer.term
+        term = self.scorer.addition
         additions = np.zeros(len(items)) if term is None else term.double().cpu().numpy()[items]
         because = pa.ListArray.from_arrays(pa.array(offsets), pairs)
         rest = pa.array(rest, mask=(users >= 0) & (self.directions is not None))  # there is no sum

@@ -70,8 +70,11 @@ def _reduced(model: Model, users: Codes, items: Codes) -> Model:
         "forgotten pairs": len(before) - len(seen),
         "data": seen.hash,
     }
+    recent = kept.recent
+    if recent is not None:  # without the share of users who leave: whose events they were is not known
+        recent = recent.scaled(seen.item_counts / np.maximum(before.item_counts[items], 1))
     return dataclasses.replace(
         recorded(kept, seen, record), scorer=scorer, popularity=popularity, trained=trained,
         tau=tuple(tau[code] for code in users) if isinstance(tau, tuple) else tau,
         item_map=None if spec.blend is not None else model.item_map,  # a blend's has columns of items
-    )  # fmt: skip
+    ).with_recent(recent)  # fmt: skip

@@ -22,8 +22,9 @@ from truepair.errors import InputError, check_whole
 from truepair.losses import Loss
 from truepair.models.scorer import Scorer
 from truepair.models.start import Side, Start
+from truepair.models.trend import Counts
 from truepair.randomness import stream_key
-from truepair.recommender.fitting import Fitted, recorded, scorer_of, solve, tau_of
+from truepair.recommender.fitting import Fitted, end_of, recorded, scorer_of, solve, tau_of
 from truepair.recommender.holdout import read_alike
 from truepair.recommender.model import Model
 from truepair.recommender.updating.merging import merged
@@ -70,6 +71,7 @@ def updated(
     added = (growth.items >= 0) & model.added[growth.items] & (everything.item_counts == 0)
     scorer = _with_added(model, growth, scorer_of(spec, result, everything), added).on_cpu()
     has_pairs = everything.user_counts > 0
+    recent = None if model.recent is None else _later(model.recent.take(growth.items), pairs, everything)
     return Fitted(
         dataclasses.replace(
             recorded(model, everything, _record(model, pairs, growth, result)), scorer=scorer,
@@ -77,7 +79,7 @@ def updated(
             # the row of a closed form is made of pairs, and without any there is none
             trained=has_pairs | growth.trained_users if spec.is_trained else has_pairs,
             added=added, tau=tau_of(result), start=result.start, item_map=None,
-        ),
+        ).with_recent(recent),
         result,
     )  # fmt: skip
 
@@ -93,6 +95,17 @@ def grown(model: Model, pairs: Interactions) -> Growth:
     trained_users = (users >= 0) & model.trained[users]
     trained_items = (items >= 0) & (model.popularity > 0)[items]
     return Growth(everything, users, items, trained_users, trained_items)
+
+
+def _later(known: Counts, new: Interactions, everything: Interactions) -> Counts:
+    """The counts with new events, at the moment of the last one; events without times change nothing."""
+    if new.time is None or new.time_kind != "clock":
+        return known
+    log, items = new.log, everything.item_ids.codes(new.item_ids, "item")
+    counts = known.at(max(known.moment, end_of(new)))
+    assert log.time is not None
+    counts.add(items[log.items[log.liked]], np.asarray(log.time[log.liked]))
+    return counts
 
 
 def _with_added(model: Model, growth: Growth, scorer: Scorer, added: Mask) -> Scorer:

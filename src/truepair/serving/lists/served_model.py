@@ -262,7 +262,7 @@ class ServedModel:
             block = self.histories.listed(found, places, self.users.typed(users))
             codes = self.items.find(items)
             scores = dot_rows(block.rows, self.model.scorer.columns, np.arange(len(users)), codes)
-            shares = self.model.popularity / self.model.popularity.sum()
+            shares = self.model.appeal / self.model.appeal.sum()
             scores[block.popular] = shares[codes[block.popular]]  # as in `recommend`
             return pa.table({"user": block.ids, "item": self.items.typed(items), "score": scores})
 

@@ -1,0 +1,153 @@
+"""Trend: what is popular now, as a term of items, from counts of events that fade with several half-lives.
+
+    term_i(t) = popularity · log p_i(t) + Σ_h weight_h · log(q_hi(t) / p_i(t))
+
+p are the shares of the events before t, and q_h those where an event counts half as much for each half-life
+that it is older. Few recent events say little, so that q_h starts from p as if there were 20 events more.
+A term depends on events before its moment alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from truepair.data.durations import UNITS, total_seconds, units_per_second
+from truepair.data.ids import Codes
+from truepair.data.log import Log
+from truepair.errors import InputError, check_number, check_type, settle
+
+Floats = npt.NDArray[np.float64]
+
+HALF_LIVES = ("1d", "4d", "16d", "64d", "256d")
+"""Those that are tried, as far as the data is longer."""
+
+_PRIOR = 20.0  # events that shares of few events are pulled to those of all time by
+_EVENTS = 1 << 22  # that are counted at a time
+
+
+@dataclass(frozen=True)
+class Trend:
+    """The weights of what is popular now.
+
+    half_lives   durations such as "7d", or numbers in the unit of the time column, rising
+    weights      one for each: how many times the log of the ratio of recent shares to all-time shares counts,
+                 in the unit of scores
+    popularity   the weight of the log of all-time shares
+    """
+
+    half_lives: tuple[str | float, ...] = ("7d",)
+    weights: tuple[float, ...] = (1.0,)
+    popularity: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("half_lives", "weights"):
+            check_type(name, getattr(self, name), (tuple, list), "give one value for each half-life: ('7d',)")
+        if not self.half_lives or len(self.half_lives) != len(self.weights):
+            raise InputError(
+                f"{len(self.half_lives)} half_lives and {len(self.weights)} weights; give a weight for each "
+                "half-life, and one half-life or more."
+            )
+        for one in self.half_lives:
+            if isinstance(one, str) and total_seconds(one) is None:
+                raise InputError(
+                    f"half_lives = {one!r:.60} is no duration; give text such as '7d' (units: "
+                    f"{', '.join(UNITS)}), or a number in the unit of the time column."
+                )
+            if not isinstance(one, str):
+                check_number("half_lives", one, 0, open_low=True)
+        weights = tuple(check_number("weights", weight, -1e6, 1e6) for weight in self.weights)
+        popularity = check_number("popularity", self.popularity, -1e6, 1e6)
+        settle(self, half_lives=tuple(self.half_lives), weights=weights, popularity=popularity)
+
+    def term(self, counts: Counts) -> npt.NDArray[np.float32]:
+        """[n_items], what each item's score gains at the moment of the counts."""
+        features = counts.features()
+        return np.asarray(np.array([self.popularity, *self.weights]) @ features, dtype=np.float32)
+
+
+class Counts(NamedTuple):
+    """How often each item occurred before a moment, with events that fade."""
+
+    moment: float
+    lengths: tuple[float, ...]
+    """The half-lives in the unit of the times."""
+    total: Floats
+    """[n_items], events of all time."""
+    faded: Floats
+    """[half-lives, n_items], in events of the moment."""
+
+    @staticmethod
+    def of(log: Log, moment: float, lengths: tuple[float, ...]) -> Counts:
+        """Those of a log's likes before the moment; each event counts, repeats too."""
+        n = len(log.item_ids)
+        nothing = Counts(moment, lengths, np.zeros(n), np.zeros((len(lengths), n)))
+        assert log.time is not None
+        for start in range(0, len(log), _EVENTS):
+            part = slice(start, start + _EVENTS)
+            rows = log.time[part] < moment
+            if log.disliked is not None:
+                rows &= ~log.disliked[part]
+            nothing.add(log.items[part][rows], np.asarray(log.time[part][rows]))
+        return nothing
+
+    def add(self, items: npt.NDArray[np.integer], times: npt.NDArray[np.number]) -> None:
+        """Count more events, which are not later than the moment."""
+        n, age = len(self.total), self.moment - times
+        self.total[:] += np.bincount(items, minlength=n)
+        for row, length in zip(self.faded, self.lengths, strict=True):
+            row += np.bincount(items, np.exp2(-age / length), minlength=n)
+
+    def at(self, moment: float) -> Counts:
+        """The same events, seen from a later moment."""
+        ratio = np.exp2(-(moment - self.moment) / np.array(self.lengths))
+        return Counts(moment, self.lengths, self.total.copy(), self.faded * ratio[:, None])
+
+    def take(self, items: Codes) -> Counts:
+        """The counts of these items; 0 for -1."""
+        known = items >= 0
+        return self._replace(
+            total=np.where(known, self.total[items], 0.0), faded=np.where(known, self.faded[:, items], 0.0)
+        )
+
+    def scaled(self, factors: Floats) -> Counts:
+        """The counts of each item times a factor."""
+        return self._replace(total=self.total * factors, faded=self.faded * factors)
+
+    def features(self) -> Floats:
+        """[1 + half-lives, n_items]: the log of all-time shares; the logs of recent shares by them."""
+        shares = (self.total + 0.5) / (self.total.sum() + 0.5 * len(self.total))
+        recent = (self.faded + _PRIOR * shares) / (self.faded.sum(axis=1, keepdims=True) + _PRIOR)
+        return np.vstack([np.log(shares), np.log(recent / shares)])
+
+
+def lengths_of(half_lives: tuple[str | float, ...], log: Log) -> tuple[float, ...]:
+    """Half-lives in the unit of the times of a log."""
+    assert log.time is not None
+    units = units_per_second(float(np.abs(log.time.astype(np.float64)).max(initial=0)))
+    found = []
+    for one in half_lives:
+        if isinstance(one, str) and units is None:
+            raise InputError(
+                f"half_lives = {one!r} needs times of a clock, and the times here are too small for seconds "
+                "since 1970; give numbers in their unit, or read a column of dates."
+            )
+        found.append((total_seconds(one) or 0.0) * (units or 0.0) if isinstance(one, str) else float(one))
+    return tuple(found)
+
+
+def tried_half_lives(log: Log) -> tuple[str | float, ...]:
+    """The half-lives to try for a log: those of HALF_LIVES that are shorter than half of it; where its times
+    have no known unit, or are all of a few days, parts of it."""
+    assert log.time is not None
+    times = log.time.astype(np.float64)
+    span = float(times.max() - times.min()) if len(times) else 0.0
+    if units_per_second(float(np.abs(times).max(initial=0))) is not None:
+        lengths = lengths_of(HALF_LIVES, log)
+        found = tuple(text for text, length in zip(HALF_LIVES, lengths, strict=True) if length <= span / 2)
+        if len(found) > 1:
+            return found
+    return tuple(float(f"{span / 2 / 4**k:.3g}") for k in (3, 2, 1, 0)) if span > 0 else ()

@@ -1,0 +1,179 @@
+"""Models with a trend: chosen by the future, saved, updated, listed at a moment, for every encoder."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+import truepair as tp
+from truepair.data.interactions import Interactions
+from truepair.errors import InputError, StorageError
+from truepair.models.trend import Trend
+from truepair.recommender.fitting import end_of
+from truepair.recommender.lists import ListOptions
+
+QUICK = {"epochs": 4, "batch_size": 64}
+WEEK = 604_800
+
+
+@pytest.fixture(scope="module")
+def world():
+    return tp.simulate_drift(400, 150, periods=8, pairs=25, drift=0.2, lifetime=2.0, seed=1)
+
+
+@pytest.fixture(scope="module")
+def chosen(world):
+    return tp.Recommender(**QUICK).fit(world)
+
+
+TREND = Trend(("2d", "10d"), (0.5, 1.0), 0.2)
+FORMS = [{"encoder": "ease"}, {"encoder": "itemknn"}, {"dim": 8, "auto": False, **QUICK}]
+BLEND = {"dim": 8, "auto": False, "blend": "ease", "popularity": 0.5, **QUICK}
+
+
+def rows(table):
+    return table.to_pydict()
+
+
+def test_a_world_whose_items_fade_gets_a_trend(chosen):
+    facts = chosen.facts_["automatic"]
+    assert facts["hold out"].startswith("hold_out(how='time'")
+    assert facts["trend"]["with trend"] > facts["trend"]["alone"]
+    assert facts["trend"]["twice as popular lately"].endswith("times as likely")
+    assert chosen.spec_.trend is not None
+    assert "trend=Trend(" in facts["repeat"]
+
+
+def test_the_call_that_repeats_a_fit_gives_the_same_lists(world, chosen):
+    names = {"Recommender": tp.Recommender, "EASE": tp.EASE, "Trend": Trend}
+    again = eval(chosen.facts_["automatic"]["repeat"], names)
+    assert again.fit(world).recommend(k=5).equals(chosen.recommend(k=5))
+
+
+def test_a_random_hold_out_knows_no_future(world):
+    model = tp.Recommender(**QUICK).fit(tp.split_random(world, test=0.2, seed=1))
+    assert model.spec_.trend is None
+    assert model.facts_["automatic"]["trend"] is None
+
+
+def test_data_without_times_have_no_trend(world):
+    plain = Interactions(world.users, world.items, world.user_ids, world.item_ids)
+    model = tp.Recommender(**QUICK).fit(plain)
+    assert model.spec_.trend is None
+    with pytest.raises(InputError, match="needs the time of each pair"):
+        tp.Recommender(encoder="ease", trend=TREND).fit(plain)
+
+
+@pytest.mark.parametrize("form", [*FORMS, BLEND], ids=["ease", "itemknn", "mf", "blend"])
+def test_scores_are_those_without_a_trend_and_its_term(world, form):
+    plain, model = tp.Recommender(**form).fit(world), tp.Recommender(**form, trend=TREND).fit(world)
+    with_trend, without = model.model_.scorer, plain.model_.scorer
+    users, items = np.repeat(np.arange(5), 150)[: 5 * world.n_items], np.tile(np.arange(world.n_items), 5)
+    users = np.repeat(np.arange(5), world.n_items)
+    term = TREND.term(model.model_.recent)
+    expected = without.scores(users, items) + term[items]
+    np.testing.assert_allclose(with_trend.scores(users, items), expected, rtol=1e-4, atol=1e-4)
+    listed = model.recommend(k=10)
+    order = np.argsort(-expected[: world.n_items], kind="stable")
+    new = [item for item in order if item not in set(world.items[world.users == 0])]
+    own = [row["item"] for row in listed.to_pylist() if row["user"] == world.user_ids.ids[0].as_py()]
+    assert own == world.item_ids.outside(np.array(new[:10])).to_pylist()
+
+
+@pytest.mark.parametrize("form", [*FORMS, BLEND], ids=["ease", "itemknn", "mf", "blend"])
+def test_a_saved_model_lists_alike_at_any_moment(world, form, tmp_path):
+    model = tp.Recommender(**form, trend=TREND).fit(world)
+    model.save(tmp_path / "model")
+    loaded, later = tp.load(tmp_path / "model"), end_of(world) + 3 * WEEK
+    for at in (None, later):
+        assert loaded.recommend(k=5, at=at).equals(model.recommend(k=5, at=at))
+    assert loaded.spec_.trend == TREND
+    history = {"user": ["new"] * 3, "item": world.item_ids.ids[:3].to_pylist()}
+    assert loaded.fold_in(history).recommend(k=5).equals(model.fold_in(history).recommend(k=5))
+
+
+def test_new_users_are_encoded_without_the_trend(world):
+    plain, model = tp.Recommender(**FORMS[2]).fit(world), tp.Recommender(**FORMS[2], trend=TREND).fit(world)
+    history = {"user": ["new"] * 3, "item": world.item_ids.ids[:3].to_pylist()}
+    vectors = [one.fold_in(history).model_.scorer.users for one in (plain, model)]
+    assert torch.equal(*vectors)
+
+
+def test_what_was_popular_fades(world):
+    model = tp.Recommender(encoder="ease", trend=Trend(("2d",), (3.0,))).fit(world)
+    far = model.model_.at(end_of(world) + 500 * WEEK)
+    assert np.abs(far.scorer.trend.numpy()).max() < 1e-3 < np.abs(model.model_.scorer.trend.numpy()).max()
+    assert rows(model.recommend(k=5)) != rows(model.recommend(k=5, at=end_of(world) + 500 * WEEK))
+
+
+def test_a_moment_before_the_last_event_is_an_error(world):
+    model = tp.Recommender(encoder="ease", trend=TREND).fit(world)
+    with pytest.raises(InputError, match="before the last event"):
+        model.recommend(k=5, at="2024-01-02")
+    with pytest.raises(InputError, match="is no time"):
+        model.recommend(k=5, at="soon")
+    with pytest.raises(InputError, match="the model has no trend"):
+        tp.Recommender(encoder="ease").fit(world).recommend(k=5, at="2034-01-02")
+
+
+def test_users_without_a_row_get_what_is_popular_now(world):
+    model = tp.Recommender(encoder="ease", trend=Trend(("2d",), (3.0,), 1.0)).fit(world)
+    best = np.argsort(-model.model_.scorer.trend.numpy(), kind="stable")[:5]
+    listed = model.recommend(["nobody"], k=5, unknown="popular")
+    assert listed.column("item").to_pylist() == world.item_ids.outside(best).to_pylist()
+    shares = listed.column("score").to_numpy()
+    assert (shares > 0).all()
+    assert shares.sum() < 1
+
+
+def test_an_update_moves_the_trend_on(world):
+    cut = np.sort(world.time)[-len(world) // 8]
+    model = tp.Recommender(encoder="ease", trend=TREND).fit(world.take(world.time < cut).k_core(1))
+    model.update(world.take(world.time >= cut).k_core(1))
+    whole = tp.Recommender(encoder="ease", trend=TREND).fit(world)
+    assert model.model_.recent.moment == whole.model_.recent.moment
+    np.testing.assert_allclose(model.model_.recent.faded, whole.model_.recent.faded, rtol=1e-9)
+    np.testing.assert_allclose(model.model_.scorer.trend, whole.model_.scorer.trend, rtol=1e-4, atol=1e-5)
+
+
+def test_who_leaves_takes_a_share_of_the_counts(world):
+    model = tp.Recommender(encoder="ease", trend=TREND).fit(world)
+    before = model.model_.recent.total.copy()
+    gone = world.user_ids.ids[:100].to_pylist()
+    model.forget(users=gone)
+    kept = world.take(world.users >= 100)
+    np.testing.assert_allclose(model.model_.recent.total[kept.item_counts > 0].sum(), len(kept))
+    assert before.sum() == len(world)
+    model.forget(items=world.item_ids.ids[:2].to_pylist())
+    assert len(model.model_.recent.total) == model.seen_.n_items
+
+
+def test_reasons_add_up_with_a_trend(world):
+    model = tp.Recommender(**BLEND, trend=TREND).fit(world)
+    table = model.recommend(k=3, explain=100).to_pylist()
+    for row in table[:30]:
+        weights = sum(reason["weight"] for reason in row["because"])
+        assert weights + row["rest"] + row["popularity"] == pytest.approx(row["score"], abs=1e-3)
+
+
+def test_broken_counts_are_refused(world, tmp_path):
+    model = tp.Recommender(encoder="ease", trend=TREND).fit(world)
+    recent = model.model_.recent
+    for broken in (recent._replace(total=-recent.total), recent._replace(lengths=(1.0,))):
+        model.model_ = dataclasses.replace(model.model_, recent=broken)
+        model.save(tmp_path / "model")
+        with pytest.raises(StorageError):
+            tp.load(tmp_path / "model")
+
+
+def test_a_trend_of_a_position_is_an_error():
+    table = {"user": [1, 1, 2, 2], "item": [1, 2, 1, 3], "time": [1, 2, 1, 2]}
+    ordered = tp.read_interactions(table)
+    ordered = dataclasses.replace(ordered, time_kind="order")
+    with pytest.raises(InputError, match="places in histories"):
+        tp.Recommender(encoder="ease", trend=Trend((1.0,), (1.0,))).fit(ordered)
+
+
+def test_options_of_lists_know_the_moment():
+    assert ListOptions(at=5).at == 5
