@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import truepair as tp
 from truepair.errors import InputError
-from truepair.models.trend import Counts, Trend, lengths_of, tried_half_lives
+from truepair.models.trend import Counts, Trend, lately, lengths_of, tried_half_lives
 
 DAY = 86_400
 START = 1_700_000_000
@@ -110,3 +111,26 @@ def test_half_lives_that_are_tried_fit_the_data():
     assert tried_half_lives(log_of([(1, 1, 0), (1, 2, 0)])) == ()
     with pytest.raises(InputError, match="give numbers in their unit"):
         lengths_of(("1d",), unknown)
+
+
+@given(events=EVENTS, half_life=st.floats(0.5, 20))
+@settings(max_examples=40, deadline=None)
+def test_what_users_did_lately_follows_the_definition(events, half_life):
+    log = log_of(events)
+    items = torch.randn(len(log.item_ids), 3, generator=torch.Generator().manual_seed(0))
+    found = lately(items, log, half_life)
+    for user in range(len(log.user_ids)):
+        own, total, expected = log.histories.of(user), 0.0, torch.zeros(3)
+        for place, item in enumerate(own):
+            weight = 2 ** (-(len(own) - 1 - place) / half_life)
+            expected += weight * items[item] / items[item].norm()
+            total += weight
+        torch.testing.assert_close(found[user], expected / total, rtol=1e-4, atol=1e-5)
+    some = np.arange(len(log.user_ids))[::2]
+    torch.testing.assert_close(lately(items, log, half_life, some), found[some])
+
+
+def test_without_an_order_all_of_a_history_counts_alike():
+    log = tp.read_interactions({"user": [1, 1, 2], "item": [1, 2, 2]}).log
+    items = torch.tensor([[2.0, 0.0], [0.0, 4.0]])
+    torch.testing.assert_close(lately(items, log, 1.0), torch.tensor([[0.5, 0.5], [0.0, 1.0]]))

@@ -28,6 +28,7 @@ def chosen(world):
 
 
 TREND = Trend(("2d", "10d"), (0.5, 1.0), 0.2)
+LATELY = dataclasses.replace(TREND, own=2.0, own_half_life=3)
 FORMS = [{"encoder": "ease"}, {"encoder": "itemknn"}, {"dim": 8, "auto": False, **QUICK}]
 BLEND = {"dim": 8, "auto": False, "blend": "ease", "popularity": 0.5, **QUICK}
 
@@ -177,3 +178,45 @@ def test_a_trend_of_a_position_is_an_error():
 
 def test_options_of_lists_know_the_moment():
     assert ListOptions(at=5).at == 5
+
+
+# --- what a user did lately ------------------------------------------------------------------------------
+
+
+def test_a_world_whose_tastes_move_gets_what_users_did_lately():
+    moving = tp.simulate_drift(400, 150, periods=8, pairs=25, drift=0.6, lifetime=50.0, new_items=0.0, seed=2)
+    assert tp.Recommender(**QUICK).fit(moving).spec_.trend.own > 0
+
+
+def test_vectors_have_what_users_did_lately(world):
+    plain, model = (tp.Recommender(**FORMS[2], trend=trend).fit(world) for trend in (TREND, LATELY))
+    expected = plain.model_.scorer.users + LATELY.own_part(plain.model_.scorer.items, world.log)
+    torch.testing.assert_close(model.model_.scorer.users, expected)
+    assert not torch.allclose(model.model_.scorer.users, plain.model_.scorer.users, atol=0.1)
+
+
+def test_the_order_of_a_history_decides_lists(world):
+    model = tp.Recommender(**FORMS[2], trend=LATELY).fit(world)
+    items = world.item_ids.ids[:8].to_pylist()
+    table = {"user": ["new"] * 8, "item": items, "time": list(range(8))}
+    lists = [model.fold_in({**table, "item": order}).recommend(k=5) for order in (items, items[::-1])]
+    assert rows(lists[0]) != rows(lists[1])
+
+
+def test_updates_go_on_from_trained_vectors(world, tmp_path):
+    cut = np.sort(world.time)[-len(world) // 8]
+    before, after = (world.take(rows).k_core(1) for rows in (world.time < cut, world.time >= cut))
+    for updatable in (True, False):
+        plain, model = (tp.Recommender(**FORMS[2], trend=trend).fit(before) for trend in (TREND, LATELY))
+        plain.save(tmp_path / "plain", updatable=updatable)
+        model.save(tmp_path / "model", updatable=updatable)
+        plain, model = (tp.load(tmp_path / name).update(after, epochs=1) for name in ("plain", "model"))
+        own = LATELY.own_part(model.model_.scorer.items, model.seen_.log)
+        torch.testing.assert_close(model.model_.scorer.items, plain.model_.scorer.items, rtol=1e-3, atol=1e-3)
+        expected = plain.model_.scorer.users + own
+        torch.testing.assert_close(model.model_.scorer.users, expected, rtol=1e-3, atol=1e-2)
+
+
+def test_a_closed_form_has_no_vectors_for_what_users_did_lately(world):
+    with pytest.raises(InputError, match=r"trend.own = 2.0 has no effect"):
+        tp.Recommender(encoder="ease", trend=LATELY).fit(world)

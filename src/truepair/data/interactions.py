@@ -270,16 +270,18 @@ class Interactions:
         """The same pairs and dislikes, and nothing else."""
         return without_columns(self, EXTRA, history=())
 
-    def known(self) -> Interactions:
-        """What a model keeps: pairs, weights and dislikes; events only where a weight is made of several.
+    def known(self, in_order: bool = False) -> Interactions:
+        """What a model keeps: pairs, weights and dislikes; events only where a weight is made of several, or
+        `in_order`, where they have times.
 
         Events without times are enough where a pair was liked before it was disliked: if it is liked again,
         its earlier likes count too.
         """
         made, policy = without_columns(self, ("rating", "time"), history=()), self.origin.policy
-        if self.origin.log is None:
+        in_order &= self.time is not None
+        if self.origin.log is None and not in_order:
             return made
-        if policy.changes_weights:
+        if policy.changes_weights or in_order:
             return made.made_from(Origin(policy, self.log.without(["rating"])))
         if policy.merges_weights and self.log.has_liked_dislikes:
             return made.made_from(Origin(policy, self.log.without(["rating", "time"])))

@@ -1,10 +1,16 @@
-"""Trend: what is popular now, as a term of items, from counts of events that fade with several half-lives.
+"""Trend: what is popular now, and what a user did lately.
+
+What is popular is a term of items, from counts of events that fade with several half-lives:
 
     term_i(t) = popularity · log p_i(t) + Σ_h weight_h · log(q_hi(t) / p_i(t))
 
 p are the shares of the events before t, and q_h those where an event counts half as much for each half-life
 that it is older. Few recent events say little, so that q_h starts from p as if there were 20 events more.
 A term depends on events before its moment alone.
+
+What a user did lately is added to the vector of the user: own · Σ_j v_j ê_j / Σ_j v_j, where ê_j are the
+unit vectors of the items that the user has, and v_j halves with every `own_half_life` later events. Where the
+order of a history is not known, all of it counts alike.
 """
 
 from __future__ import annotations
@@ -14,6 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+import torch.nn.functional as F  # noqa: N812, the name everybody uses
+from torch import Tensor
 
 from truepair.data.durations import UNITS, total_seconds, units_per_second
 from truepair.data.ids import Codes
@@ -37,11 +47,16 @@ class Trend:
     weights      one for each: how many times the log of the ratio of recent shares to all-time shares counts,
                  in the unit of scores
     popularity   the weight of the log of all-time shares
+    own          the weight of what the user did lately; it needs vectors of items
+    own_half_life
+                 in events of the user
     """
 
     half_lives: tuple[str | float, ...] = ("7d",)
     weights: tuple[float, ...] = (1.0,)
     popularity: float = 0.0
+    own: float = 0.0
+    own_half_life: float = 10.0
 
     def __post_init__(self) -> None:
         for name in ("half_lives", "weights"):
@@ -61,12 +76,36 @@ class Trend:
                 check_number("half_lives", one, 0, open_low=True)
         weights = tuple(check_number("weights", weight, -1e6, 1e6) for weight in self.weights)
         popularity = check_number("popularity", self.popularity, -1e6, 1e6)
-        settle(self, half_lives=tuple(self.half_lives), weights=weights, popularity=popularity)
+        settle(
+            self, half_lives=tuple(self.half_lives), weights=weights, popularity=popularity,
+            own=check_number("own", self.own, 0, 1e6),
+            own_half_life=check_number("own_half_life", self.own_half_life, 0, open_low=True),
+        )  # fmt: skip
+
+    def own_part(self, items: Tensor, histories: Log) -> Tensor | float:
+        """[n_users, d], what is added to the vectors of users for what they did lately."""
+        if not self.own or not items.shape[1]:
+            return 0.0
+        return self.own * lately(items, histories, self.own_half_life).to(items)
 
     def term(self, counts: Counts) -> npt.NDArray[np.float32]:
         """[n_items], what each item's score gains at the moment of the counts."""
         features = counts.features()
         return np.asarray(np.array([self.popularity, *self.weights]) @ features, dtype=np.float32)
+
+
+def lately(items: Tensor, log: Log, half_life: float, users: Codes | None = None) -> Tensor:
+    """[users, d], the mean of the unit vectors of what each did, with weights that halve with every
+    `half_life` later events; zeros for users without events. By default for all users."""
+    rows, (starts, liked) = np.arange(len(log.user_ids)) if users is None else users, log.histories
+    counts = np.diff(starts)
+    later = np.repeat(starts[1:], counts) - np.arange(len(liked)) - 1
+    weights = np.ones(len(liked)) if log.time is None else np.exp2(-later / half_life)
+    shape = (len(counts), len(items))
+    found = sp.csr_array((weights.astype(np.float32), liked, starts), shape=shape)[rows]
+    total: Floats = np.asarray(found.sum(axis=1), np.float64).ravel()
+    unit = F.normalize(items.detach().float().cpu()).numpy()
+    return torch.from_numpy(found @ unit / np.maximum(total, 1e-30)[:, None].astype(np.float32))
 
 
 class Counts(NamedTuple):

@@ -55,7 +55,7 @@ def fit_split(
         result, facts = _train(spec, train, validation, checkpoint, progress, tables)
         spec = dataclasses.replace(spec, batch_size=result.job.settings.batch_size)
     scorer, recent = scorer_of(spec, result, train), recent_counts(spec, train)
-    seen = joined([train] if split.valid is None else [train, split.valid]).known()
+    seen = joined([train] if split.valid is None else [train, split.valid]).known(spec.reads_order)
     model = Model(
         dataclasses.replace(spec, searched=()), scorer.on_cpu(), seen, train.item_counts,
         trained=train.user_counts > 0, added=np.zeros(train.n_items, dtype=bool),
@@ -132,6 +132,9 @@ def scorer_of(spec: Spec, result: FitResult, train: Interactions) -> Scorer:
         return closed_scorer(result.users, result.items)
     users, items = dense("users", result.users), dense("items", result.items)
     scorer = trained_scorer(users, items, bool(spec.trained.popularity))
+    if spec.trend is not None:
+        own = spec.trend.own_part(scorer.items, train.log)
+        scorer = dataclasses.replace(scorer, users=scorer.users + own)
     return scorer if spec.blend is None else blended(scorer, spec, train)
 
 

@@ -125,10 +125,12 @@ class Model:
             return scorer.query(torch.zeros(histories.n_users, 0), history)
         loss = spec.loss if self.mean_tau is None else spec.loss.with_prior(self.mean_tau)
         settings = spec.settings_for(len(histories), 0)
-        vectors = fold_in(
-            scorer.trained_columns, spec.trained, loss, spec.sampler, histories, settings, self.popularity
-        )
-        return scorer.query(vectors[:, : scorer.dim], history)
+        columns = scorer.trained_columns
+        vectors = fold_in(columns, spec.trained, loss, spec.sampler, histories, settings, self.popularity)
+        vectors = vectors[:, : scorer.dim]
+        if spec.trend is not None:
+            vectors = vectors + spec.trend.own_part(scorer.items, histories.log)
+        return scorer.query(vectors, history)
 
     def parameters_json(self) -> Json:
         """The parameters of its spec as plain JSON."""

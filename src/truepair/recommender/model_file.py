@@ -126,9 +126,9 @@ def _checked(tensors: Tensors, described: Json, facts: Json) -> Stored:
         raise InputError("it has no items.")
     n_users, n_items = len(user_ids), len(item_ids)
     seen = _seen(tensors, user_ids, item_ids)
-    if (reading := described.get("reading")) is not None:
-        policy = ReadOptions(**_object("reading", reading)).policy
-        seen = seen.made_from(Origin(policy, _log(tensors, policy, seen)))
+    reading = described.get("reading")
+    policy = Policy() if reading is None else ReadOptions(**_object("reading", reading)).policy
+    seen = seen.made_from(Origin(policy, _log(tensors, policy, seen)))
     scorer = _scorer(tensors, spec, seen)
     popularity = stored("popularity", tensors, torch.int64, n_items)
     total = float(popularity.double().sum())

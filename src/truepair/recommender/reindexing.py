@@ -68,7 +68,7 @@ def fold_in_users(model: Model, history: Source, unknown: str, options: Json | N
     place = np.full(new.n_users, -1)
     place[kept] = np.arange(len(kept))
     user_ids = IdMap(new.user_ids.outside(kept))
-    pairs = new.known().recoded(place, items, user_ids, item_ids)
+    pairs = new.known(model.spec.reads_order).recoded(place, items, user_ids, item_ids)
     return dataclasses.replace(
         model, scorer=with_users(model.scorer, model.encode(pairs)), seen=pairs.pairs_only(),
         trained=np.ones(len(kept), dtype=bool), start=None, folded=True,

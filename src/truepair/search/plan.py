@@ -282,7 +282,7 @@ class SettingsSearch:
                     point = max(self.scores, key=self.scores.__getitem__)
                     (again,) = fit_many([self._job(point)], self.judge, engine=self.spec.engine)
                     if isinstance(again, FitResult):
-                        self._choose_trend(*self._judged(again))
+                        self._choose_trend(again, *self._judged(again))
             else:
                 self.chosen = self._values(last)
                 self._choose_additions(fitted, last)
@@ -365,7 +365,7 @@ class SettingsSearch:
             if "blend" in self.wanted:
                 scores = self._choose_blend(judge, scores, last)
             if "trend" in self.wanted:
-                self._choose_trend(judge, scores)
+                self._choose_trend(fitted, judge, scores)
 
     def _judged(self, fitted: FitResult) -> tuple[Judge, Tensor]:
         """The judge of additions to scores, and the scores of a run."""
@@ -373,10 +373,11 @@ class SettingsSearch:
         judge = Judge.of(self.train, self.valid, self.judge.metric, seed, self.device)
         return judge, judge.trained_scores(dense("users", fitted.users), dense("items", fitted.items))
 
-    def _choose_trend(self, judge: Judge, scores: Tensor) -> None:
+    def _choose_trend(self, fitted: FitResult, judge: Judge, scores: Tensor) -> None:
         """Add the trend to what was chosen, if it is better."""
         assert self.cut is not None
-        found = choose_trend(judge, scores, self.train.log, self.cut)
+        items = dense("items", fitted.items)[:, : fitted.job.encoder.dim]  # without a column of popularity
+        found = choose_trend(judge, scores, items, self.train.log, self.cut)
         self.trend = {
             "alone": found.alone, "with trend": found.with_trend,
             "twice as popular lately": f"{found.doubled:.2g} times as likely",

@@ -141,6 +141,11 @@ class Spec:
     # --- parts -----------------------------------------------------------------------------------------
 
     @property
+    def reads_order(self) -> bool:
+        """Whether the order of a history says something about its user."""
+        return self.trend is not None and self.trend.own > 0
+
+    @property
     def closed_form(self) -> ClosedForm | None:
         """The encoder, if it is a closed form."""
         return self.encoder if isinstance(self.encoder, ClosedForm) else None
@@ -214,13 +219,16 @@ def _checked(known: Given, given: Given, encoder: Encoder | ClosedForm, loss: Lo
         and isinstance(known["encoder"], str) and isinstance(encoder, Encoder) and encoder.scoring == "cosine"
     )  # fmt: skip
     searched = tuple(name for name in SEARCHED if name not in given) if is_searched else ()
+    trend = None if known.get("trend") in (None, "none") else _part("trend", known)
+    if trend is not None and trend.own and isinstance(encoder, ClosedForm):
+        raise InputError(f"trend.own = {trend.own} has no effect: {encoder} has no vectors; set it to 0.")
     searched = () if searched == ("trend",) else searched  # it needs a run of its own
     return Spec(
         encoder, loss, sampler, settings,
         batch_size=None if batch_size is None else check_whole("batch_size", batch_size, 1),
         blend=None if known.get("blend") in (None, "none") else _part("blend", known),
         blend_weight=check_number("blend_weight", known["blend_weight"], 0),
-        trend=None if known.get("trend") in (None, "none") else _part("trend", known),
+        trend=trend,
         validation=check_number("validation", known["validation"], 0, 1, open_high=True),
         hold_out=check_choice("hold_out", known["hold_out"], HOLD_OUTS),
         metric=known["metric"],

@@ -75,7 +75,7 @@ def updated(
     return Fitted(
         dataclasses.replace(
             recorded(model, everything, _record(model, pairs, growth, result)), scorer=scorer,
-            seen=everything.known(), popularity=everything.item_counts,
+            seen=everything.known(spec.reads_order), popularity=everything.item_counts,
             # the row of a closed form is made of pairs, and without any there is none
             trained=has_pairs | growth.trained_users if spec.is_trained else has_pairs,
             added=added, tau=tau_of(result), start=result.start, item_map=None,
@@ -131,6 +131,8 @@ def start_of(model: Model) -> Start:
         kind = type(encoder).__name__
         raise InputError(f"this model of {kind} has no training state. Fit it again, with validation=0.")
     users, items = model.scorer.users.contiguous(), model.scorer.items.contiguous()
+    if model.spec.trend is not None:
+        users = users - model.spec.trend.own_part(items, model.seen.log)
     if encoder.scoring == "cosine":
         users = users * encoder.temperature
     return Start(Side(users), Side(items))

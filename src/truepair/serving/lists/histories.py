@@ -87,28 +87,36 @@ class UserHistories:
             place = self.items.codes.get(item)
             if place is not None:
                 old = before.get(place, 0.0)
+                after.pop(place, None)  # what was done again is the latest
                 after[place] = weight if weight * old <= 0 else max(weight, old, key=abs)
         return None if after == before and not history.is_forgotten else self.folded(after)
 
     def history(self, code: int) -> dict[int, float]:
-        """Item -> weight in training, below 0 for a dislike."""
+        """Item -> weight in training, below 0 for a dislike; in the order of events, where it is known."""
         seen = self.model.seen
         pairs = slice(*seen.indptr[code : code + 2])
         weights = np.ones(pairs.stop - pairs.start) if seen.weight is None else seen.weight[pairs]
         found = dict(zip(seen.items[pairs].tolist(), weights.tolist(), strict=True))
+        if seen.stored_log is not None:
+            ordered = dict.fromkeys(seen.stored_log.histories.of(code).tolist()[::-1])  # each at its latest
+            found = {item: found[item] for item in reversed(ordered) if item in found}
         disliked = [] if seen.dislikes is None else seen.dislikes.items_of(code).tolist()
         return found | dict.fromkeys(disliked, -1.0)
 
     def folded(self, history: dict[int, float]) -> KnownUser:
-        """A user with this history (item -> weight, below 0 for a dislike); nothing is retrained."""
-        items = np.array(sorted(item for item, weight in history.items() if weight > 0), np.int64)
+        """A user with this history in order: item -> weight, below 0 for a dislike; nothing is retrained."""
+        liked = [item for item, weight in history.items() if weight > 0]
+        order, items = np.argsort(np.array(liked, np.int64)), np.sort(np.array(liked, np.int64))
         weights = np.array([history[item] for item in items.tolist()], np.float64)
         disliked = np.array(sorted(item for item, weight in history.items() if weight < 0), np.int64)
         if not len(items):
             return KnownUser(items, disliked, None)
         self.fold_ins += 1
         ids = IdMap.range(1), self.model.seen.item_ids
-        pairs = Interactions(np.zeros(len(items), np.int64), items, *ids, weight=weights, disliked=disliked)
+        pairs = Interactions(
+            np.zeros(len(items), np.int64), items, *ids, weight=weights, disliked=disliked,
+            time=order, time_kind="order",
+        )  # fmt: skip
         return KnownUser(items, disliked, self.model.encode(pairs))
 
     def listed(
