@@ -160,6 +160,7 @@ def test_more_is_held_out_where_few_users_have_a_past_and_a_future(data, monkeyp
     assert users[0.1] < users[0.2]
     for least, expected in ((users[0.1], "0.1"), (users[0.2], "0.2"), (data.n_users, "how='last'")):
         monkeypatch.setattr(automatic, "_LEAST_USERS", least)
+        monkeypatch.setattr(automatic, "_LEAST_IN_TIME", least)
         assert expected in automatic._held_out_in_time(timed, "auto", 0).recipe
 
 

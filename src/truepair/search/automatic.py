@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from truepair.errors import InputError
 from truepair.evaluation import parse_metric
 from truepair.randomness import random_order, stream_key
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
-from truepair.recommender.holdout import hold_out, like_test, resolved
+from truepair.recommender.holdout import cut_in_time, hold_out, like_test, resolved
 from truepair.search.plan import Point, SettingsSearch, Stopwatch
 from truepair.search.settings_file import SettingsFile
 from truepair.spec import Spec
@@ -41,6 +42,7 @@ _ITEMS_OF_A_USER = 2
 _HELD_OUT = 0.1  # of the pairs
 _LATER = (0.1, 0.2, 0.3)  # of the pairs, by their time
 _LEAST_USERS, _LEAST_PAIRS = 100, 1000  # with held-out pairs, to learn from: fewer say nothing
+_LEAST_IN_TIME = 50  # who judge by what comes next: the trend has few numbers, and much to win
 
 
 class _TooLittleError(InputError):
@@ -157,7 +159,8 @@ def judging_parts(spec: Spec, split: Split, users: Codes | None = None) -> Split
         part = hold_out(split.train, how, _HELD_OUT, spec.settings.seed)
     assert part.valid is not None
     n_judges = int(np.count_nonzero(part.valid.user_counts))
-    judges = n_judges, _LEAST_USERS, "users with held-out pairs"
+    fewest = _LEAST_USERS if cut_in_time(part) is None else _LEAST_IN_TIME
+    judges = n_judges, fewest, "users with held-out pairs"
     for n, least, what in (judges, (len(part.train), _LEAST_PAIRS, "pairs to learn from")):
         if n < least:
             raise _TooLittleError(f"{n:,} {what} are too few to choose settings by; it takes {least:,}.")
@@ -168,10 +171,10 @@ def _held_out_in_time(train: Interactions, how: str, seed: int) -> Split:
     """The last part of the time, more of it where few users have a past and a future: the judge is what comes
     next. With "auto", the last pairs of each user where there are few such users in a third of it."""
     if train.time_kind == "clock":
-        for share in _LATER:
+        for least, share in product((_LEAST_USERS, _LEAST_IN_TIME), _LATER):
             with suppress(InputError):  # all users are new
                 part = hold_out(train, "time", share, seed)
-                if part.valid is not None and np.count_nonzero(part.valid.user_counts) >= _LEAST_USERS:
+                if part.valid is not None and np.count_nonzero(part.valid.user_counts) >= least:
                     return part
     return hold_out(train, "last" if how == "auto" else how, _HELD_OUT, seed)
 

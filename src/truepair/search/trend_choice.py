@@ -56,7 +56,8 @@ def choose_trend(judge: Judge, scores: Tensor, items: Tensor, log: Log, moment: 
     best: _Weights | None = None
     for own_half_life in _OWN_HALF_LIVES:
         own = lately(items, before, own_half_life, judge.rows).to(scores) @ unit.T
-        tried = _most_likely([scores[some], own[some]], judge.seen[some], judge.target[some], features)
+        start = None if best is None else best.all
+        tried = _most_likely([scores[some], own[some]], judge.seen[some], judge.target[some], features, start)
         if best is None or tried.loss < best.loss:
             best, chosen_own, chosen_half_life = tried, own, own_half_life
     assert best is not None
@@ -80,10 +81,15 @@ class _Weights(NamedTuple):
     of_scores: npt.NDArray[np.float64]
     of_features: npt.NDArray[np.float64]
 
+    @property
+    def all(self) -> npt.NDArray[np.float64]:
+        return np.concatenate([self.of_scores, self.of_features])
+
 
 def _most_likely(
-    scores: Sequence[Tensor], seen: Tensor, target: Tensor, features: npt.NDArray[np.float64]
-) -> _Weights:
+    scores: Sequence[Tensor], seen: Tensor, target: Tensor, features: npt.NDArray[np.float64],
+    start: npt.NDArray[np.float64] | None = None,
+) -> _Weights:  # fmt: skip
     """The weights of scores [n, items] and of features [k, items] that make each user's pairs most likely.
 
     Each user counts once. Weights of features are pulled to 0 as by one user more.
@@ -105,7 +111,8 @@ def _most_likely(
         gradient[len(shown) :] += pull
         return value + float(pull @ weights[len(shown) :]) / 2, gradient
 
-    start = np.zeros(len(shown) + len(features))
-    start[0] = 1 / max(float(shown[0].std()), 1e-6)
-    found = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B")
+    if start is None:
+        start = np.zeros(len(shown) + len(features))
+        start[0] = 1 / max(float(shown[0].std()), 1e-6)
+    found = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"ftol": 1e-7})
     return _Weights(float(found.fun), found.x[: len(shown)], found.x[len(shown) :])

@@ -219,6 +219,7 @@ def test_an_interrupted_backtest_continues(world, found, after, tmp_path, monkey
 def test_automatic_settings_are_chosen_once_and_kept(monkeypatch, tmp_path):
     """With settings="each", retraining chooses anew."""
     monkeypatch.setattr("truepair.search.automatic._LEAST_USERS", 10)
+    monkeypatch.setattr("truepair.search.automatic._LEAST_IN_TIME", 10)
     monkeypatch.setattr("truepair.search.automatic._LEAST_PAIRS", 100)
     from truepair.recommender import estimator
 
