@@ -90,10 +90,11 @@ def test_dislikes_are_no_events_and_repeats_are():
     [
         ({"half_lives": ("7d",), "weights": (1.0, 2.0)}, "1 half_lives and 2 weights"),
         ({"half_lives": (), "weights": ()}, "one half-life or more"),
-        ({"half_lives": ("7 days",)}, "'7 days' is no duration"),
+        ({"half_lives": ("7 days",)}, "'7 days' is not a duration"),
         ({"half_lives": (0,)}, "half_lives"),
         ({"half_lives": "7d"}, "half_lives"),
         ({"weights": (float("nan"),)}, "weights"),
+        ({"new_users": (1.0,)}, "1 weights of new_users for 1 half_lives"),
     ],
 )
 def test_a_bad_trend_is_an_error(given, message):

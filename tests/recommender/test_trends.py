@@ -39,7 +39,7 @@ def rows(table):
 
 def test_a_world_whose_items_fade_gets_a_trend(chosen):
     facts = chosen.facts_["automatic"]
-    assert facts["hold out"].startswith("hold_out(how='time'")
+    assert facts["hold out"].startswith("temporal(")
     assert facts["trend"]["with trend"] > facts["trend"]["alone"]
     assert facts["trend"]["twice as popular lately"].endswith("times as likely")
     assert chosen.spec_.trend is not None

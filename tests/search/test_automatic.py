@@ -140,13 +140,13 @@ def test_the_search_is_judged_in_the_way_of_the_test_part(data, monkeypatch):
     def how(source, **more):
         return tp.Recommender(**short, **more).fit(source).facts_["automatic"]["hold out"]
 
-    assert "'time'" in how(timed)
+    assert "temporal(" in how(timed)
     assert "'last'" in how(dataclasses.replace(timed, time_kind="order"))
     assert "'last'" in how(timed, hold_out="last")
     assert "'random'" in how(timed, hold_out="random")
     assert "'random'" in how(tp.split_random(timed, test=0.1))
     assert "'last'" in how(tp.split_leave_last_out(timed))
-    assert "'time'" in how(tp.split_temporal(timed, test=0.1))
+    assert "temporal(" in how(tp.split_temporal(timed, test=0.1))
     given = tp.split_random(timed, test=0.1, valid=0.1)
     assert how(given) == given.recipe
 
@@ -340,7 +340,7 @@ def test_a_sample_is_held_out_by_time(data, how, monkeypatch):
     monkeypatch.setattr(automatic, "_LEAST_USERS", 5)
     timed = dataclasses.replace(data, time=np.random.default_rng(0).permutation(len(data)))
     facts = tp.Recommender(**QUICK, hold_out=how).fit(timed).facts_["automatic"]
-    assert facts["hold out"].startswith(f"hold_out(how={how!r}")
+    assert facts["hold out"].startswith("temporal(" if how == "time" else f"hold_out(how={how!r}")
 
 
 @pytest.mark.parametrize(("given", "sample"), [(None, 8), (4, 4), (100, 16), (1000, 80)])

@@ -51,6 +51,20 @@ def budget_seconds(budget: str | float) -> float:
     return found
 
 
+def check_half_life(what: str, value: object) -> str | float:
+    """A duration such as "7d", or a number above 0 in the unit of the times; else an error.
+
+    >>> check_half_life("half_life", "7d")
+    '7d'
+    """
+    if isinstance(value, str) and total_seconds(value) is None:
+        raise InputError(
+            f"{what} = {value!r:.60} is not a duration; give text such as '7d' (units: {', '.join(UNITS)}), "
+            "or a number in the unit of the time column."
+        )
+    return value if isinstance(value, str) else check_number(what, value, 0, open_low=True)
+
+
 def time_length(what: str, duration: str | float, interactions: Interactions) -> float:
     """The duration in the unit of the time column: text such as "7d", or a number in that unit.
 

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from truepair.data.durations import check_half_life
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_number, check_type, check_whole, settle
@@ -58,10 +59,21 @@ class ClosedForm(ABC):
 
 @dataclass(frozen=True)
 class Popular(ClosedForm):
-    """The most popular items for every user: s(u, i) = the number of users of item i."""
+    """The most popular items for every user: s(u, i) = the number of users of item i.
+
+    With a half-life, such as "7d" or a number in the unit of the times, s(u, i) is the log of the share of
+    item i in all events, where an event counts half as much for each half-life that it is older. "auto" takes
+    the half-life whose lists would have been best for what came last in the data.
+    """
 
     has_term: ClassVar[bool] = True
     sparse_items: ClassVar[bool] = False
+
+    half_life: str | float | None = None
+
+    def __post_init__(self) -> None:
+        if self.half_life not in (None, "auto"):
+            settle(self, half_life=check_half_life("half_life", self.half_life))
 
     def _items(self, interactions: Interactions, device: torch.device) -> Rows:
         return torch.tensor(interactions.item_counts, dtype=torch.float32, device=device)[:, None]

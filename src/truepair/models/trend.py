@@ -8,6 +8,8 @@ p are the shares of the events before t, and q_h those where an event counts hal
 that it is older. Few recent events say little, so that q_h starts from p as if there were 20 events more.
 A term depends on events before its moment alone.
 
+For users without history, the weights may be others: `new_users`.
+
 What a user did lately is added to the vector of the user: own · Σ_j v_j ê_j / Σ_j v_j, where ê_j are the
 unit vectors of the items that the user has, and v_j halves with every `own_half_life` later events. Where the
 order of a history is not known, all of it counts alike.
@@ -25,7 +27,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
-from truepair.data.durations import UNITS, total_seconds, units_per_second
+from truepair.data.durations import check_half_life, total_seconds, units_per_second
 from truepair.data.ids import Codes
 from truepair.data.log import Log
 from truepair.errors import InputError, check_number, check_type, settle
@@ -33,7 +35,10 @@ from truepair.errors import InputError, check_number, check_type, settle
 Floats = npt.NDArray[np.float64]
 
 HALF_LIVES = ("1d", "4d", "16d", "64d", "256d")
-"""Those that are tried, as far as the data is longer."""
+"""Those that are tried together, as far as the data is longer."""
+
+FINE_HALF_LIVES = ("1d", "2d", "4d", "8d", "16d", "32d", "64d", "128d", "256d")
+"""Those of which one is tried alone."""
 
 _PRIOR = 20.0  # events that shares of few events are pulled to those of all time by
 _EVENTS = 1 << 22  # that are counted at a time
@@ -50,6 +55,8 @@ class Trend:
     own          the weight of what the user did lately; it needs vectors of items
     own_half_life
                  in events of the user
+    new_users    the weights of popularity and of each half-life for users without history; by default their
+                 lists are in the order of the part of a score that is the same for all users
     """
 
     half_lives: tuple[str | float, ...] = ("7d",)
@@ -57,29 +64,29 @@ class Trend:
     popularity: float = 0.0
     own: float = 0.0
     own_half_life: float = 10.0
+    new_users: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("half_lives", "weights"):
+        for name in ("half_lives", "weights", "new_users"):
             check_type(name, getattr(self, name), (tuple, list), "give one value for each half-life: ('7d',)")
         if not self.half_lives or len(self.half_lives) != len(self.weights):
             raise InputError(
                 f"{len(self.half_lives)} half_lives and {len(self.weights)} weights; give a weight for each "
                 "half-life, and one half-life or more."
             )
-        for one in self.half_lives:
-            if isinstance(one, str) and total_seconds(one) is None:
-                raise InputError(
-                    f"half_lives = {one!r:.60} is no duration; give text such as '7d' (units: "
-                    f"{', '.join(UNITS)}), or a number in the unit of the time column."
-                )
-            if not isinstance(one, str):
-                check_number("half_lives", one, 0, open_low=True)
+        if self.new_users and len(self.new_users) != 1 + len(self.half_lives):
+            raise InputError(
+                f"{len(self.new_users)} weights of new_users for {len(self.half_lives)} half_lives; give one "
+                "for popularity, and one for each half-life."
+            )
         weights = tuple(check_number("weights", weight, -1e6, 1e6) for weight in self.weights)
         popularity = check_number("popularity", self.popularity, -1e6, 1e6)
+        half_lives = tuple(check_half_life("half_lives", one) for one in self.half_lives)
         settle(
-            self, half_lives=tuple(self.half_lives), weights=weights, popularity=popularity,
+            self, half_lives=half_lives, weights=weights, popularity=popularity,
             own=check_number("own", self.own, 0, 1e6),
             own_half_life=check_number("own_half_life", self.own_half_life, 0, open_low=True),
+            new_users=tuple(check_number("new_users", weight, -1e6, 1e6) for weight in self.new_users),
         )  # fmt: skip
 
     def own_part(self, items: Tensor, histories: Log) -> Tensor | float:
@@ -90,8 +97,16 @@ class Trend:
 
     def term(self, counts: Counts) -> npt.NDArray[np.float32]:
         """[n_items], what each item's score gains at the moment of the counts."""
-        features = counts.features()
-        return np.asarray(np.array([self.popularity, *self.weights]) @ features, dtype=np.float32)
+        return np.asarray(np.array([self.popularity, *self.weights]) @ counts.features(), dtype=np.float32)
+
+    def of_new_users(self, counts: Counts) -> Floats:
+        """[n_items], the scores of users without history; it needs `new_users`."""
+        return np.asarray(np.array(self.new_users) @ counts.features())
+
+
+def popularity_of(half_life: str | float) -> Trend:
+    """The trend whose term is the log of recent shares."""
+    return Trend((half_life,), (1.0,), 1.0)
 
 
 def lately(items: Tensor, log: Log, half_life: float, users: Codes | None = None) -> Tensor:
@@ -178,15 +193,15 @@ def lengths_of(half_lives: tuple[str | float, ...], log: Log) -> tuple[float, ..
     return tuple(found)
 
 
-def tried_half_lives(log: Log) -> tuple[str | float, ...]:
-    """The half-lives to try for a log: those of HALF_LIVES that are shorter than half of it; where its times
-    have no known unit, or are all of a few days, parts of it."""
+def tried_half_lives(log: Log, known: tuple[str, ...] = HALF_LIVES) -> tuple[str | float, ...]:
+    """The half-lives to try for a log: those of the known ones that are shorter than half of it; where its
+    times have no known unit, or are all of a few days, parts of it."""
     assert log.time is not None
     times = log.time.astype(np.float64)
     span = float(times.max() - times.min()) if len(times) else 0.0
     if units_per_second(float(np.abs(times).max(initial=0))) is not None:
-        lengths = lengths_of(HALF_LIVES, log)
-        found = tuple(text for text, length in zip(HALF_LIVES, lengths, strict=True) if length <= span / 2)
+        lengths = lengths_of(known, log)
+        found = tuple(text for text, length in zip(known, lengths, strict=True) if length <= span / 2)
         if len(found) > 1:
             return found
     return tuple(float(f"{span / 2 / 4**k:.3g}") for k in (3, 2, 1, 0)) if span > 0 else ()

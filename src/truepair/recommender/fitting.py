@@ -129,7 +129,10 @@ class StopAfter:
 def scorer_of(spec: Spec, result: FitResult, train: Interactions) -> Scorer:
     """The scorer of a result, with EASE where the spec blends it in; EASE's weights are on the device."""
     if result.closed_form is not None:
-        return closed_scorer(result.users, result.items)
+        scorer = closed_scorer(result.users, result.items)
+        if scorer.term is None or spec.trend is None:
+            return scorer
+        return dataclasses.replace(scorer, term=torch.zeros_like(scorer.term))  # the trend says all
     users, items = dense("users", result.users), dense("items", result.items)
     scorer = trained_scorer(users, items, bool(spec.trained.popularity))
     if spec.trend is not None:

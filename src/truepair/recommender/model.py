@@ -73,11 +73,15 @@ class Model:
     @cached_property
     def appeal(self) -> Array:
         """[n_items], how much users without a trained row get each item: by its number of users or, with a
-        trend, by the part of a score that is the same for all users."""
+        trend, by its weights for new users, else by the part of a score that is the same for all users."""
         if self.recent is None or self.scorer.addition is None:
             return self.popularity
-        addition = self.scorer.addition.double().cpu().numpy()
-        return np.where(self.listed, np.exp(addition - addition[self.listed].max()), 0.0)
+        trend = self.spec.trend
+        if trend is not None and trend.new_users:
+            scores = trend.of_new_users(self.recent)
+        else:
+            scores = self.scorer.addition.double().cpu().numpy()
+        return np.where(self.listed, np.exp(scores - scores[self.listed].max()), 0.0)
 
     def with_recent(self, recent: Counts | None) -> Model:
         """The model with the trend of these counts."""

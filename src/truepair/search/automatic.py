@@ -24,13 +24,16 @@ from truepair.data.durations import budget_seconds
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import EXTRA, Interactions
 from truepair.data.split import Split
+from truepair.data.split_recipes import clock_times, split_temporal
 from truepair.errors import InputError
 from truepair.evaluation import parse_metric
+from truepair.models.closed_forms import Popular
 from truepair.randomness import random_order, stream_key
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
 from truepair.recommender.holdout import cut_in_time, hold_out, like_test, resolved
 from truepair.search.plan import Point, SettingsSearch, Stopwatch
 from truepair.search.settings_file import SettingsFile
+from truepair.search.trend_choice import best_half_life
 from truepair.spec import Spec
 from truepair.spec.parameters import as_json
 from truepair.storage.types import Json
@@ -71,6 +74,8 @@ def chosen_settings(
     """
     limit = None if budget is None else budget_seconds(budget)
     settled = replace(spec, searched=(), given_rate=True)
+    if isinstance(spec.encoder, Popular) and spec.encoder.half_life == "auto":
+        return _popular_lately(settled, split)
     if not spec.searched:
         if limit is not None:
             raise InputError(f"budget = {budget!s:.60} has no effect: nothing is chosen here; leave it out.")
@@ -103,6 +108,19 @@ def chosen_settings(
         file.write({"facts": choice.facts})
         file.full_run.unlink(missing_ok=True)
     return choice
+
+
+def _popular_lately(spec: Spec, split: Split) -> AutomaticSettings:
+    """Popularity with the best half-life for what came last; without one where too few users judge."""
+    clock_times(split.train, "half_life = 'auto'")
+    metric = judging_metric(spec.metric, split.train.n_items)
+    try:
+        part = judging_parts(replace(spec, hold_out="time"), replace(split, valid=None))
+    except _TooLittleError as error:
+        return AutomaticSettings(spec.with_half_life(None), {"automatic": {"skipped": str(error)}})
+    half_life = best_half_life(part, metric)
+    facts = {"chosen": {"half_life": half_life}, "hold out": part.recipe, "metric": metric}
+    return AutomaticSettings(spec.with_half_life(half_life), {"automatic": facts})
 
 
 def _choice(settled: Spec, search: SettingsSearch, recipe: str) -> AutomaticSettings:
@@ -158,7 +176,7 @@ def judging_parts(spec: Spec, split: Split, users: Codes | None = None) -> Split
     else:
         part = hold_out(split.train, how, _HELD_OUT, spec.settings.seed)
     assert part.valid is not None
-    n_judges = int(np.count_nonzero(part.valid.user_counts))
+    n_judges = int(np.count_nonzero((part.valid.user_counts > 0) & (part.train.user_counts > 0)))
     fewest = _LEAST_USERS if cut_in_time(part) is None else _LEAST_IN_TIME
     judges = n_judges, fewest, "users with held-out pairs"
     for n, least, what in (judges, (len(part.train), _LEAST_PAIRS, "pairs to learn from")):
@@ -173,9 +191,10 @@ def _held_out_in_time(train: Interactions, how: str, seed: int) -> Split:
     if train.time_kind == "clock":
         for least, share in product((_LEAST_USERS, _LEAST_IN_TIME), _LATER):
             with suppress(InputError):  # all users are new
-                part = hold_out(train, "time", share, seed)
-                if part.valid is not None and np.count_nonzero(part.valid.user_counts) >= least:
-                    return part
+                part = split_temporal(train, test=share)
+                judges = (part.test.user_counts > 0) & (part.train.user_counts > 0)
+                if np.count_nonzero(judges) >= least:
+                    return replace(part, valid=part.test, test=train.take(np.zeros(len(train), bool)))
     return hold_out(train, "last" if how == "auto" else how, _HELD_OUT, seed)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -126,6 +126,7 @@ class Judge:
     order: Tensor  # column -> item, in scores, `seen` and `target`
     seen: Tensor  # [n, items], what is not listed
     target: Tensor  # [n, items], what is held out
+    new_users: sp.csr_array  # [n, items], what is held out of users without history
     metric: str
 
     @staticmethod
@@ -140,9 +141,16 @@ class Judge:
         seen = torch.from_numpy(history.toarray()).to(device) > 0
         if train.dislikes is not None:
             seen |= torch.from_numpy(train.dislikes.csr()[rows].toarray()).to(device) > 0
-        target = torch.from_numpy(valid.csr()[rows].toarray()).to(device) > 0
+        held_out = valid.csr()
+        target = torch.from_numpy(held_out[rows].toarray()).to(device) > 0
+        new_users = sp.csr_array(held_out[(valid.user_counts > 0) & (train.user_counts == 0)])
         order = torch.tensor(tie_order(train.n_items), device=device)
-        return Judge(rows, history, order, seen[:, order], target[:, order], metric)
+        return Judge(rows, history, order, seen[:, order], target[:, order], new_users, metric)
+
+    def some(self, n: int) -> Judge:
+        """With the first n of the users."""
+        parts = {name: getattr(self, name)[:n] for name in ("rows", "history", "seen", "target")}
+        return replace(self, **parts)
 
     def trained_scores(self, users: Tensor, items: Tensor) -> Tensor:
         """Those of trained matrices. [n, items]"""

@@ -1,30 +1,44 @@
 """The trend, chosen on pairs held out in time: what is popular lately, and what each user did lately.
 
-The weights are those under which the held-out pairs are most likely: a conditional logit of what each user
-took, from all items that they did not have, by the scores of the model and the logs of recent shares as of
-the moment of the cut. It has a few numbers to learn from all held-out pairs, and is convex.
+First the weights under which the held-out pairs are most likely: a conditional logit of what each user took,
+from all items that they did not have, by the scores of the model and the logs of recent shares as of the
+moment of the cut. It has a few numbers to learn from all held-out pairs, and is convex. Then the best lists
+near these weights, by the metric, because likely pairs of long histories need not be at the top of a list.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import scipy.optimize
+import scipy.sparse as sp
+import scipy.special
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.data.log import Log
-from truepair.models.trend import Counts, Trend, lately, lengths_of, tried_half_lives
+from truepair.data.split import Split
+from truepair.errors import InputError
+from truepair.evaluation import Validation
+from truepair.evaluation.metrics import Floats
+from truepair.models.trend import FINE_HALF_LIVES, Counts, Trend, lately, lengths_of, tried_half_lives
+from truepair.recommender.holdout import cut_in_time
 from truepair.search.blend_choice import Judge
+from truepair.storage.types import Json
 
 _CELLS = 4_000_000  # scores that weights are learnt from
 _LEAST_USERS = 100
 _OWN_HALF_LIVES = (3.0, 10.0, 30.0)  # in events of a user
+_SINGLE_WEIGHTS = (0.25, 0.5, 1.0, 2.0, 4.0)  # in deviations of the scores
+_POPULARITY_WEIGHTS = (-0.5, 0.0, 0.25, 0.5, 1.0, 2.0)
+_OWN_WEIGHTS = (0.0, 0.5, 1.0, 2.0, 4.0)
+_POPULARITY = "of all time"
+_PULL = 10.0  # users of all-time popularity, beside those without history
 _LEAST_SCALE = 0.02  # of the model's scores beside the trend
 
 
@@ -39,56 +53,139 @@ class TrendChoice(NamedTuple):
 
 
 def choose_trend(judge: Judge, scores: Tensor, items: Tensor, log: Log, moment: float) -> TrendChoice:
-    """The most likely weights for these scores and vectors of items; events of the log at the moment or later
-    are not read.
+    """The best trend for these scores and vectors of items; events of the log at the moment or later are not
+    read.
 
-    A trend is chosen only if its gain in the metric is larger than the standard error of that gain.
+    The most likely weights are where the search for the best lists begins. A trend is chosen only if its gain
+    in the metric is larger than the standard error of that gain.
     """
     alone = judge.per_user(scores)
     before = log.before(moment)
     half_lives = tried_half_lives(before)
     if not half_lives:
         return TrendChoice(None, float(alone.mean()), float(alone.mean()), 1.0)
-    counts = Counts.of(before, moment, lengths_of(half_lives, before))
-    features = counts.features()[:, judge.order.cpu().numpy()]
+    tried = tuple(dict.fromkeys([*half_lives, *tried_half_lives(before, FINE_HALF_LIVES)]))
+    features = Counts.of(before, moment, lengths_of(tried, before)).features()
     unit = F.normalize(items.to(scores))[judge.order]
-    some = slice(max(_LEAST_USERS, _CELLS // scores.shape[1]))
-    best: _Weights | None = None
-    for own_half_life in _OWN_HALF_LIVES:
-        own = lately(items, before, own_half_life, judge.rows).to(scores) @ unit.T
-        start = None if best is None else best.all
-        tried = _most_likely([scores[some], own[some]], judge.seen[some], judge.target[some], features, start)
-        if best is None or tried.loss < best.loss:
-            best, chosen_own, chosen_half_life = tried, own, own_half_life
-    assert best is not None
-    scale = max(best.of_scores[0], _LEAST_SCALE)
-    own_weight, *rounded = (
-        float(f"{w / scale:.4g}") for w in (max(best.of_scores[1], 0.0), *best.of_features)
+    own = {
+        half_life: lately(items, before, half_life, judge.rows).to(scores) @ unit.T
+        for half_life in _OWN_HALF_LIVES
+    }
+    order = judge.order.cpu().numpy()
+    everything = _Future(
+        judge, scores, own, dict(zip((_POPULARITY, *tried), features[:, order], strict=True))
     )
-    trend = Trend(half_lives, tuple(rounded[1:]), rounded[0], own_weight, chosen_half_life)
-    term = torch.tensor(np.array(rounded) @ features, dtype=scores.dtype, device=scores.device)
-    found = judge.per_user(scores + own_weight * chosen_own + term)
-    gain = found - alone
+    some = everything.some(max(_LEAST_USERS, _CELLS // scores.shape[1]))
+    likely, scale = some.most_likely(half_lives)
+    found = some.best(likely, tried)
+    places = [0, *(1 + tried.index(half_life) for half_life in found.half_lives)]
+    found = replace(found, new_users=_of_new_users(judge.new_users, features[places]))
+    gain = everything.per_user(found) - alone
     error = float(gain.std(ddof=1)) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
-    doubled = 2 ** (sum(rounded[1:]) * scale)
-    is_better = gain.mean() > error
-    means = round(float(alone.mean()), 6), round(float(found.mean()), 6)
-    return TrendChoice(trend if is_better else None, *means, doubled)
+    means = round(float(alone.mean()), 6), round(float((alone + gain).mean()), 6)
+    return TrendChoice(found if gain.mean() > error else None, *means, 2 ** (sum(found.weights) * scale))
+
+
+def best_half_life(part: Split, metric: str) -> str | float:
+    """The half-life of popularity whose lists are best for what is held out in time."""
+    assert part.valid is not None
+    moment = cut_in_time(part)
+    log, validation = part.train.log, Validation(part.valid, part.train, metric)
+    if moment is None or not (tried := tried_half_lives(log, FINE_HALF_LIVES)):
+        raise InputError("half_life = 'auto' needs times of a clock; give a half-life, or None.")
+    counts = Counts.of(log, moment, lengths_of(tried, log)).features()
+    rows = np.ones((part.train.n_users, 1))
+    return max(
+        tried, key=lambda one: validation.score(rows, (counts[0] + counts[1 + tried.index(one)])[:, None])
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Future:
+    """Scores of the users who judge, and what a trend can add to them."""
+
+    judge: Judge
+    scores: Tensor
+    own: Mapping[float, Tensor]
+    """By half-life, what users did lately."""
+    features: Mapping[str | float, Floats]
+    """By half-life, the logs of recent shares; those of all-time shares."""
+
+    def some(self, n: int) -> _Future:
+        """The first n of the users."""
+        if n >= len(self.scores):
+            return self
+        own = {half_life: values[:n] for half_life, values in self.own.items()}
+        return replace(self, judge=self.judge.some(n), scores=self.scores[:n], own=own)
+
+    def per_user(self, trend: Trend) -> Floats:
+        """The metric of each user's list with this trend."""
+        term = trend.popularity * self.features[_POPULARITY]
+        for half_life, weight in zip(trend.half_lives, trend.weights, strict=True):
+            term = term + weight * self.features[half_life]
+        scores = self.scores + torch.as_tensor(term).to(self.scores)
+        if trend.own:
+            scores += trend.own * self.own[trend.own_half_life]
+        return self.judge.per_user(scores)
+
+    def most_likely(self, half_lives: tuple[str | float, ...]) -> tuple[Trend, float]:
+        """The most likely weights, in the unit of the scores, and how much a score counts."""
+        features = np.array([self.features[one] for one in (_POPULARITY, *half_lives)])
+        best: _Weights | None = None
+        for half_life, own in self.own.items():
+            start = None if best is None else best.all
+            tried = _most_likely([self.scores, own], self.judge.seen, self.judge.target, features, start)
+            if best is None or tried.loss < best.loss:
+                best, own_half_life = tried, half_life
+        assert best is not None
+        scale = max(best.of_scores[0], _LEAST_SCALE)
+        popularity, *weights = (_rounded(weight / scale) for weight in best.of_features)
+        own_weight = _rounded(max(best.of_scores[1], 0.0) / scale)
+        return Trend(half_lives, tuple(weights), popularity, own_weight, own_half_life), scale
+
+    def best(self, found: Trend, half_lives: tuple[str | float, ...]) -> Trend:
+        """The best of a trend and its neighbours: one half-life alone or none, then the weight of popularity,
+        then that of what users did lately. Weights go by the deviation of the scores."""
+        unit = float(self.scores.std())
+        best = float(self.per_user(found).mean())
+        changes: list[list[Json]] = [
+            [
+                {"half_lives": (one,), "weights": (_rounded(unit * weight),)}
+                for one in half_lives for weight in _SINGLE_WEIGHTS
+            ]
+            + [{"weights": (0.0,) * len(found.weights)}],
+            [{"popularity": _rounded(unit * weight)} for weight in _POPULARITY_WEIGHTS],
+            [
+                {"own_half_life": one, "own": _rounded(unit / max(float(own.std()), 1e-6) * weight)}
+                for one, own in self.own.items() for weight in _OWN_WEIGHTS
+            ],
+        ]  # fmt: skip
+        for kind in changes:
+            start = found
+            for change in kind:
+                tried = replace(start, **change)
+                if (score := float(self.per_user(tried).mean())) > best:
+                    found, best = tried, score
+        return found
+
+
+def _rounded(weight: float) -> float:
+    return float(f"{weight:.4g}")
 
 
 class _Weights(NamedTuple):
     loss: float
-    of_scores: npt.NDArray[np.float64]
-    of_features: npt.NDArray[np.float64]
+    of_scores: Floats
+    of_features: Floats
 
     @property
-    def all(self) -> npt.NDArray[np.float64]:
+    def all(self) -> Floats:
         return np.concatenate([self.of_scores, self.of_features])
 
 
 def _most_likely(
-    scores: Sequence[Tensor], seen: Tensor, target: Tensor, features: npt.NDArray[np.float64],
-    start: npt.NDArray[np.float64] | None = None,
+    scores: Sequence[Tensor], seen: Tensor, target: Tensor, features: Floats,
+    start: Floats | None = None,
 ) -> _Weights:  # fmt: skip
     """The weights of scores [n, items] and of features [k, items] that make each user's pairs most likely.
 
@@ -99,7 +196,7 @@ def _most_likely(
     wanted = target.to(columns.dtype)
     wanted /= wanted.sum(dim=1, keepdim=True) * len(target)
 
-    def loss(weights: npt.NDArray[np.float64]) -> tuple[float, npt.NDArray[np.float64]]:
+    def loss(weights: Floats) -> tuple[float, Floats]:
         own = torch.tensor(weights, dtype=columns.dtype, device=seen.device)
         logits = sum(own[place] * each for place, each in enumerate(shown)) + own[len(shown) :] @ columns
         log_shares = torch.as_tensor(logits).masked_fill_(seen, -math.inf).log_softmax(dim=1)
@@ -116,3 +213,21 @@ def _most_likely(
         start[0] = 1 / max(float(shown[0].std()), 1e-6)
     found = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"ftol": 1e-7})
     return _Weights(float(found.fun), found.x[: len(shown)], found.x[len(shown) :])
+
+
+def _of_new_users(held_out: sp.csr_array, features: Floats) -> tuple[float, ...]:
+    """The weights of features that make what users without history took most likely.
+
+    Each user counts once. The weights are pulled to those of all-time popularity, as by a few users more.
+    """
+    n, popular = held_out.shape[0], np.eye(len(features))[0]
+    taken: Floats = np.asarray((held_out / np.maximum(held_out.sum(axis=1), 1)[:, None]).sum(axis=0)).ravel()
+
+    def loss(weights: Floats) -> tuple[float, Floats]:
+        scores, away = weights @ features, weights - popular
+        log_total = scipy.special.logsumexp(scores)
+        gradient = features @ (n * np.exp(scores - log_total) - taken) + _PULL * away
+        return float(n * log_total - taken @ scores + _PULL * (away @ away) / 2), gradient
+
+    found = scipy.optimize.minimize(loss, popular, jac=True, method="L-BFGS-B").x
+    return tuple(float(f"{weight:.4g}") for weight in found)

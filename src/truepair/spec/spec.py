@@ -15,9 +15,9 @@ from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_choice, check_number, check_type, check_whole
 from truepair.evaluation.metrics import parse_metric
 from truepair.losses import LOSSES, Loss
-from truepair.models.closed_forms import EASE, ClosedForm
+from truepair.models.closed_forms import EASE, ClosedForm, Popular
 from truepair.models.encoders import ENCODERS, Encoder
-from truepair.models.trend import Trend
+from truepair.models.trend import Trend, popularity_of
 from truepair.sampling import Sampler
 from truepair.spec.defaults import USED_BY_CLOSED_FORMS, Given, default_batch_size, is_full, with_defaults
 from truepair.spec.parameters import PARAMETERS, PARTS, as_json, check_finite, check_names
@@ -107,13 +107,11 @@ class Spec:
         """
         if isinstance(self.encoder, ClosedForm):
             settings = {"seed": self.settings.seed, "device": self.settings.device}
-            trend = {} if self.trend is None else {"trend": self.trend}
+            is_own = self.trend == _own_trend(self.encoder)
+            trend = {} if is_own else {"trend": self.trend}
             return {
-                "encoder": _named("encoder", self.encoder, {}),
-                **trend,
-                "metric": self.metric,
-                **settings,
-            }
+                "encoder": _named("encoder", self.encoder, {}), **trend, "metric": self.metric, **settings,
+            }  # fmt: skip
         own = {name: getattr(self.encoder, name) for name in _ENCODER_FIELDS}
         encoder = _named("encoder", self.encoder, own)
         tau = {"tau": getattr(self.loss, "tau", None)} if self.loss.uses_prior else {}
@@ -181,8 +179,19 @@ class Spec:
                 changes[part] = dataclasses.replace(getattr(self, part), **own)
         return dataclasses.replace(self, **changes)
 
+    def with_half_life(self, half_life: str | float | None) -> Spec:
+        """The same popularity with another half-life."""
+        encoder = Popular(half_life)
+        return dataclasses.replace(self, encoder=encoder, trend=_own_trend(encoder))
+
 
 # --- the parts of a spec -----------------------------------------------------------------------------------
+
+
+def _own_trend(encoder: ClosedForm) -> Trend | None:
+    """The trend that is all of the scores of popularity with a half-life."""
+    half_life = encoder.half_life if isinstance(encoder, Popular) else None
+    return None if half_life in (None, "auto") else popularity_of(half_life)
 
 
 def _part(part: str, known: Given) -> Any:
@@ -220,8 +229,13 @@ def _checked(known: Given, given: Given, encoder: Encoder | ClosedForm, loss: Lo
     )  # fmt: skip
     searched = tuple(name for name in SEARCHED if name not in given) if is_searched else ()
     trend = None if known.get("trend") in (None, "none") else _part("trend", known)
-    if trend is not None and trend.own and isinstance(encoder, ClosedForm):
-        raise InputError(f"trend.own = {trend.own} has no effect: {encoder} has no vectors; set it to 0.")
+    if isinstance(encoder, ClosedForm):
+        if trend is not None and trend.own:
+            raise InputError(f"trend.own = {trend.own} has no effect: {encoder} has no vectors; set it to 0.")
+        own_trend = _own_trend(encoder)
+        if own_trend is not None and trend not in (None, own_trend):
+            raise InputError(f"trend = {trend} has no effect: {encoder} has its own; leave one of them out.")
+        trend = trend or own_trend
     searched = () if searched == ("trend",) else searched  # it needs a run of its own
     return Spec(
         encoder, loss, sampler, settings,
