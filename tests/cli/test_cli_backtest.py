@@ -73,7 +73,7 @@ def test_ctrl_c_says_how_to_continue_and_keeps_what_is_finished(clicks, tmp_path
         assert (without.exit_code, without.stderr.splitlines()[-1]) == (130, "interrupted")
     kept = [json.loads(line) for line in (tmp_path / "page.html.jsonl").read_text().splitlines()]
     assert sum("cell" in line for line in kept) == 4
-    assert len(as_json(*command)["cells"]) == 12
+    assert len(as_json(*command)["cells"]) == 18
 
 
 @pytest.mark.parametrize(

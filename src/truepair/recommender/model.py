@@ -90,6 +90,18 @@ class Model:
         trend = torch.from_numpy(self.spec.trend.term(recent))
         return replace(self, scorer=replace(self.scorer, trend=trend), recent=recent)
 
+    def timeless(self) -> Model:
+        """The model without its trend: the same vectors and weights, whose lists know no time."""
+        if self.spec.trend is None:
+            return self
+        scorer = replace(self.scorer, users=self.own_vectors(), trend=None)
+        return replace(self, spec=replace(self.spec, trend=None), scorer=scorer, recent=None)
+
+    def own_vectors(self) -> torch.Tensor:
+        """[n_users, d], the vectors of users without what they did lately."""
+        trend, scorer = self.spec.trend, self.scorer
+        return scorer.users if trend is None else scorer.users - trend.own_part(scorer.items, self.seen.log)
+
     def at(self, moment: object) -> Model:
         """The model whose lists are those of a moment, not before the last event that it knows: a date, or a
         number in the unit of the times."""

@@ -29,9 +29,11 @@ _THEME = {
     "#0a0b03": ("var(--series-3)", "#5b7f2b"),
     "#0a0b04": ("var(--series-4)", "#7a4fa3"),
     "#0a0b05": ("var(--series-5)", "#7d6b52"),
+    "#0a0b06": ("var(--series-6)", "#a8325e"),
+    "#0a0b07": ("var(--series-7)", "#3d4f9f"),
 }
 INK, _LINE, *COLOURS = _THEME
-MARKERS = ("o", "s", "^", "D", "v")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 STYLE: Any = {
     "svg.hashsalt": "truepair",  # equal figures have equal bytes
     "font.family": "DejaVu Sans",  # included in matplotlib, so that every machine draws the same

@@ -91,9 +91,7 @@ def choose_blend(
                 chosen, weight, blended, best, best_scores = ease, top_weight, mean, each, scores_of_both
         scores[l2] = round(top, 6)
         tried.append({"l2": l2, "weight": top_weight, "score": scores[l2]})
-    gain = best - alone
-    error = float(gain.std(ddof=1)) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
-    is_better = gain.mean() > error
+    is_better = is_clear(best - alone)
     return BlendChoice(
         chosen if is_better else None,
         weight,
@@ -102,6 +100,11 @@ def choose_blend(
         round(blended, 6),
         tried,
     )
+
+
+def is_clear(gain: Floats) -> bool:
+    """Whether the mean of the gains of users is larger than its standard error."""
+    return len(gain) > 1 and float(gain.mean()) > float(gain.std(ddof=1)) / math.sqrt(len(gain))
 
 
 def _regularisations(scores: Mapping[float, float]) -> Iterator[float]:

@@ -28,7 +28,7 @@ from truepair.evaluation import Validation
 from truepair.evaluation.metrics import Floats
 from truepair.models.trend import FINE_HALF_LIVES, Counts, Trend, lately, lengths_of, tried_half_lives
 from truepair.recommender.holdout import cut_in_time
-from truepair.search.blend_choice import Judge
+from truepair.search.blend_choice import Judge, is_clear
 from truepair.storage.types import Json
 
 _CELLS = 4_000_000  # scores that weights are learnt from
@@ -56,8 +56,8 @@ def choose_trend(judge: Judge, scores: Tensor, items: Tensor, log: Log, moment: 
     """The best trend for these scores and vectors of items; events of the log at the moment or later are not
     read.
 
-    The most likely weights are where the search for the best lists begins. A trend is chosen only if its gain
-    in the metric is larger than the standard error of that gain.
+    The most likely weights are where the search for the best lists begins. What it finds replaces them, and a
+    trend is chosen, only if the gain in the metric is larger than the standard error of that gain.
     """
     alone = judge.per_user(scores)
     before = log.before(moment)
@@ -78,12 +78,13 @@ def choose_trend(judge: Judge, scores: Tensor, items: Tensor, log: Log, moment: 
     some = everything.some(max(_LEAST_USERS, _CELLS // scores.shape[1]))
     likely, scale = some.most_likely(half_lives)
     found = some.best(likely, tried)
+    if not is_clear(everything.per_user(found) - everything.per_user(likely)):
+        found = likely
     places = [0, *(1 + tried.index(half_life) for half_life in found.half_lives)]
     found = replace(found, new_users=_of_new_users(judge.new_users, features[places]))
     gain = everything.per_user(found) - alone
-    error = float(gain.std(ddof=1)) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
     means = round(float(alone.mean()), 6), round(float((alone + gain).mean()), 6)
-    return TrendChoice(found if gain.mean() > error else None, *means, 2 ** (sum(found.weights) * scale))
+    return TrendChoice(found if is_clear(gain) else None, *means, 2 ** (sum(found.weights) * scale))
 
 
 def best_half_life(part: Split, metric: str) -> str | float:

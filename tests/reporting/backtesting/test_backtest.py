@@ -68,8 +68,8 @@ def test_no_model_sees_the_period_that_judges_it(world, monkeypatch):
 
     monkeypatch.setattr("truepair.reporting.backtesting.running.judge", judging)
     tp.backtest(world, MODEL, every="1w")
-    # fits: once for the first period, then retrain; popularity each time. Updates: after the first period.
-    assert [name for name, _ in given].count("fit") == 3 + 3
+    # fits: once for the first period, then retrain; both popularities each time; updates after the first
+    assert [name for name, _ in given].count("fit") == 3 + 3 + 3
     assert [name for name, _ in given].count("update") == 2
     for at, (known, target, n) in enumerate(seen):
         period = line.periods[at // len(STRATEGIES)]
@@ -122,8 +122,11 @@ def test_cells_are_those_of_models_made_by_hand(world, found, strategy):
             model = tp.Recommender(**MODEL.get_params()).fit(line.train(period))
         if strategy == "update" and before is not None:
             model.update(line.since(before, period))
-        if strategy == "popularity":
-            model = tp.Recommender(encoder="popular").fit(line.train(period))
+        if strategy == "timeless":
+            model = tp.Recommender(**{**MODEL.get_params(), "trend": "none"}).fit(line.train(period))
+        if strategy in ("popularity", "recent"):
+            encoder = tp.Popular(None if strategy == "popularity" else "auto")
+            model = tp.Recommender(encoder=encoder, metric=METRIC).fit(line.train(period))
         values = values_by_hand(model, line, period)
         cell = found.of(strategy)[period.number - 1]
         assert cell.value == pytest.approx(values.mean(), abs=1e-12)
@@ -210,10 +213,10 @@ def test_an_interrupted_backtest_continues(world, found, after, tmp_path, monkey
         "truepair.reporting.backtesting.running.judge", lambda *args: (judged.append(1), judge(*args))[1]
     )
     resumed = tp.backtest(world, MODEL, every="1w", checkpoint=path)
-    assert len(judged) == 12 - after
+    assert len(judged) == 3 * len(STRATEGIES) - after
     assert without_seconds(resumed) == without_seconds(found)
     again = tp.backtest(world, MODEL, every="1w", checkpoint=path)
-    assert (len(judged), again.cells) == (12 - after, resumed.cells)
+    assert (len(judged), again.cells) == (3 * len(STRATEGIES) - after, resumed.cells)
 
 
 def test_automatic_settings_are_chosen_once_and_kept(monkeypatch, tmp_path):

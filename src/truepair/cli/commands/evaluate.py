@@ -118,6 +118,9 @@ def held_out(given: tp.Interactions, seen: tp.Interactions) -> tuple[tp.Interact
     return target.take(~trained_on), left_out
 
 
+RECENT = "popular lately"
+"""The baseline of splits by time."""
+
 _ON_PARAMETERS = (
     "losses have the given options, and else the defaults of `fit`, which were not chosen for the data; "
     "`truepair tune --loss NAME` finds a loss's own"
@@ -147,7 +150,8 @@ def compare(
     other losses have their defaults, which were not chosen for the data. `truepair tune --loss NAME` finds a
     loss's own. Each fitted model is evaluated once on the test part; without --test it is the given one, else
     a share of 0.2. A validation part, if one is held out, chooses the epoch; with the default sampler `full`
-    none is held out, and the last epoch is used. --test-after splits by time.
+    none is held out, and the last epoch is used. --test-after splits by time, and then what is popular lately
+    is compared, too.
 
     Example:
       truepair compare ml-100k --losses bpr,dcl,dpl --seeds 3 --min-rating 4
@@ -159,6 +163,8 @@ def compare(
     first = (trained or list(models.values()))[0]  # closed forms hold nothing out
     test = args.test or (None if args.test_after else reading.test_of(source) or "0.2")
     split = reading.split(source, test, args.test_after, first, console)
+    if split.recipe.startswith("temporal"):
+        models[RECENT] = tp.Recommender(encoder=tp.Popular("auto"), metric=first.metric)
     runs = {name: _run(name, model, split, args.seeds, console) for name, model in models.items()}
     merged = {name: mean_over_seeds([found for _, found in those]) for name, those in runs.items()}
     first_found = next(iter(merged.values()))

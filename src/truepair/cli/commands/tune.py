@@ -151,9 +151,8 @@ class BacktestOptions:
         "The window that a model learns from, such as 90d. [default: everything before]", metavar="TIME"
     )
     periods: int | None = option("The last N periods. Without --every: N periods of equal size.", metavar="N")
-    strategies: str = option(
-        "Separated by commas: {truepair.reporting.backtesting.STRATEGIES}.",
-        default="retrain,update,nothing,popularity",
+    strategies: str | None = option(
+        "Separated by commas: {truepair.reporting.backtesting.STRATEGIES}. [default: all]", metavar="NAMES"
     )
     settings: str = option("Choose automatic settings for the `first` period, or `each`.", default="first")
     loss: LossName = None
@@ -175,14 +174,17 @@ def backtest(
 ) -> None:
     """Replay the past: train before each period, and evaluate on it.
 
-    Retraining, updating, doing nothing after the first period, and popularity are compared. The
-    report shows quality over time, the newness of the catalogue, and the share of users and items that were
-    new. With --checkpoint or --out, the same command continues after Ctrl-C.
+    Compared are retraining, the same without a trend, updating, doing nothing after the first period, and what
+    is popular, of all time and lately. The report shows quality over time, the newness of the catalogue, and
+    the share of users and items that were new. With --checkpoint or --out, the same command continues after
+    Ctrl-C.
 
     Example:
       truepair backtest clicks.csv --every 7d --train 90d -o backtest.html
     """
     model = training.recommender(loss=args.loss)
+    from truepair.reporting.backtesting import STRATEGIES
+
     shown = without_password(source)
     kept = args.checkpoint
     if kept is None and args.out is not None:
@@ -194,7 +196,7 @@ def backtest(
             every=number_or_text(args.every),
             train=number_or_text(args.train),
             periods=args.periods,
-            strategies=[name.strip() for name in args.strategies.split(",")],
+            strategies=[name.strip() for name in (args.strategies or ",".join(STRATEGIES)).split(",")],
             settings=cast(Literal["first", "each"], args.settings),
             checkpoint=kept,
             progress=not console.quiet,

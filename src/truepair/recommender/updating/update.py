@@ -130,9 +130,7 @@ def start_of(model: Model) -> Start:
     if getattr(encoder, "hops", 0):
         kind = type(encoder).__name__
         raise InputError(f"this model of {kind} has no training state. Fit it again, with validation=0.")
-    users, items = model.scorer.users.contiguous(), model.scorer.items.contiguous()
-    if model.spec.trend is not None:
-        users = users - model.spec.trend.own_part(items, model.seen.log)
+    users, items = model.own_vectors().contiguous(), model.scorer.items.contiguous()
     if encoder.scoring == "cosine":
         users = users * encoder.temperature
     return Start(Side(users), Side(items))

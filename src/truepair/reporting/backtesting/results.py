@@ -165,7 +165,7 @@ class Backtest:
         """Quality and training time of each strategy, and what is new, by period; as SVG."""
         name, cells = metric_name(self.metric), {way: self.of(way) for way in self.strategies}
         # seconds: the first period has the search for settings, and is the same for all
-        later = {way: those[1:] for way, those in cells.items() if way not in ("nothing", "popularity")}
+        later = {way: those[1:] for way, those in cells.items() if way in ("retrain", "update")}
         panels = [
             Panel(name, {way: _series(those, "value") for way, those in cells.items()}),
             Panel(f"{name}, known users", {way: _series(those, "known") for way, those in cells.items()}),

@@ -54,11 +54,12 @@ def backtest(
                   last period ends with the data. By default "7d".
     periods       the number of periods. With `every`, the last ones; without it, the time is cut into this
                   many periods with equally many pairs, after a first part that is only learnt from.
-    train         the window that `retrain` and `popularity` learn from, such as "90d"; by default everything
-                  before the period. `update` does not forget: it starts with the first window, and adds.
-    strategies    "retrain": a new model for each period. "update": the model of the period before, updated
-                  by `Recommender.update`. "nothing": the model of the first period. "popularity": the items
-                  with the most users.
+    train         the window that `retrain`, `popularity` and `recent` learn from, such as "90d"; by default
+                  everything before the period. `update` does not forget: it starts with the first window.
+    strategies    "retrain": a new model for each period. "timeless": the same without its trend. "update":
+                  the model of the period before, updated by `Recommender.update`. "nothing": the model of the
+                  first period. "popularity": the items with the most users. "recent": those that are popular
+                  lately, with the half-life that was best before the period.
     metric, seed  by default those of the model.
     settings      automatic settings are chosen for the "first" period and kept, or chosen for "each" by
                   `retrain`.

@@ -19,9 +19,10 @@ import numpy as np
 from truepair.data.interactions import Interactions
 from truepair.evaluation import Evaluation, parse_metric
 from truepair.evaluation.metrics import METRICS
+from truepair.models.closed_forms import Popular
 from truepair.ranking.hidden import Hidden
 from truepair.ranking.selection import checked_k, has_pairs
-from truepair.recommender.estimator import Recommender
+from truepair.recommender.estimator import Recommender, with_model
 from truepair.recommender.lister import ListedUsers, known_users
 from truepair.recommender.lists import model_lister
 from truepair.recommender.model import Model
@@ -62,18 +63,27 @@ class PeriodModels:
         self, timeline: Timeline, model: Recommender, anew: bool, settings: Json | None = None
     ) -> None:
         self.timeline, self._parameters, self._anew = timeline, model.get_params(), anew
+        self.metric = model.metric
         self.settings = settings  # of the first period, as JSON
         self._first: Timed | None = None
         self._updated: Recommender | None = None
+        self._retrained: tuple[int, Timed] | None = None  # the period, and its model
         self._until = timeline.periods[0]  # what the updated model knows is before it
 
     def retrained(self, period: Period) -> Timed:
         """A new model of the period's window."""
         if period.number == 1:
             return self._of_first_period()
-        if self.settings is None and not self._anew:
-            self._of_first_period()
-        return self.fitted(self.timeline.train(period))
+        if self._retrained is None or self._retrained[0] != period.number:
+            if self.settings is None and not self._anew:
+                self._of_first_period()
+            self._retrained = period.number, self.fitted(self.timeline.train(period))
+        return self._retrained[1]
+
+    def timeless(self, period: Period) -> Timed:
+        """That of `retrained` without its trend."""
+        model, seconds = self.retrained(period)
+        return with_model(model.model_.timeless()), seconds
 
     def updated(self, period: Period) -> Timed:
         """The first model, updated up to the period; an interrupted run's updates are done again."""
@@ -95,6 +105,12 @@ class PeriodModels:
     def popular(self, period: Period) -> Timed:
         """The items with the most users in the period's window."""
         return _timed(partial(Recommender(encoder="popular").fit, self.timeline.train(period)))
+
+    def recent(self, period: Period) -> Timed:
+        """What is popular lately, with the best half-life for the end of the period's window."""
+        return _timed(
+            partial(Recommender(encoder=Popular("auto"), metric=self.metric).fit, self.timeline.train(period))
+        )
 
     def fitted(self, pairs: Interactions) -> Timed:
         """A new model of these pairs, with the settings of the first period once they are known."""
@@ -120,10 +136,15 @@ class Strategy(NamedTuple):
 
 STRATEGIES: dict[str, Strategy] = {
     "retrain": Strategy("trained from scratch for each period", PeriodModels.retrained),
+    "timeless": Strategy("the model of retrain without its trend", PeriodModels.timeless),
     "update": Strategy("the model of the period before, updated with the pairs since", PeriodModels.updated),
     "nothing": Strategy("the model of the first period, never changed", PeriodModels.unchanged),
     "popularity": Strategy(
         "the items with the most users in the pairs that retraining learns from", PeriodModels.popular
+    ),
+    "recent": Strategy(
+        "the items that are popular lately, with the half-life that was best before the period",
+        PeriodModels.recent,
     ),
 }
 """Where the model of a period comes from, by name."""
