@@ -174,8 +174,8 @@ def backtest(
 ) -> None:
     """Replay the past: train before each period, and evaluate on it.
 
-    Compared are retraining, the same without a trend, updating, doing nothing after the first period, and what
-    is popular, of all time and lately. The report shows quality over time, the newness of the catalogue, and
+    Compared are retraining, the same without a trend, updating, doing nothing after the first period, and
+    what is popular, of all time and lately. The report shows quality over time, the newness of the catalogue, and
     the share of users and items that were new. With --checkpoint or --out, the same command continues after
     Ctrl-C.
 
