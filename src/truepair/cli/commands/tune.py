@@ -175,9 +175,9 @@ def backtest(
     """Replay the past: train before each period, and evaluate on it.
 
     Compared are retraining, the same without a trend, updating, doing nothing after the first period, and
-    what is popular, of all time and lately. The report shows quality over time, the newness of the catalogue, and
-    the share of users and items that were new. With --checkpoint or --out, the same command continues after
-    Ctrl-C.
+    what is popular, of all time and lately. The report shows quality over time, the newness of the catalogue,
+    and the share of users and items that were new. With --checkpoint or --out, the same command continues
+    after Ctrl-C.
 
     Example:
       truepair backtest clicks.csv --every 7d --train 90d -o backtest.html

@@ -1,0 +1,186 @@
+"""The future as the test: the default against what is popular lately, EASE with decayed weights, and itself
+without a trend.
+
+The time of each dataset is cut at 50, 60, 70, 80 and 90% of the events; a model learns from what came before
+a cut, and its lists are judged by what users with a history took before the next cut. All choices are made
+before the cut: the default and its timeless version search as `fit` does, popularity takes the half-life, and
+EASE the regularisation, degree exponents and half-life of its weights that are best for the last part of the
+time before the cut. Differences are over users, each the mean of the cuts that judge this user.
+
+    python benchmarks/future.py --data DIR --out results/future      # DIR holds ml-100k/ and grocery/
+    python benchmarks/future.py --out results/future --report docs/future.md
+    python benchmarks/future.py --quick --out DIR                    # small worlds, two epochs
+
+A case that has a line in the folder is not repeated. Other data with times: --source NAME=FILE.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import truepair as tp
+from truepair.data.durations import time_length
+from truepair.evaluation import Validation
+from truepair.evaluation.statistics import bootstrap_interval, sign_flip_test
+from truepair.models.trend import FINE_HALF_LIVES
+from truepair.search.automatic import judging_parts
+from truepair_lab.store import rounded
+
+METRIC = "ndcg@20"
+CUTS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+WORLDS: dict[str, dict[str, Any]] = {
+    "items fade in 2 weeks": {"drift": 0.2, "lifetime": 2.0},
+    "tastes move": {"drift": 0.5, "lifetime": 8.0},
+    "items fade, tastes move": {"drift": 0.4, "lifetime": 4.0},
+    "nothing changes": {"drift": 0.0, "lifetime": 1000.0, "new_items": 0.0},
+}
+SIZE: dict[str, Any] = {"n_users": 1500, "n_items": 800, "periods": 20, "pairs": 40, "seed": 31}
+EASES = [(l2, power) for l2 in (55.6, 167.0, 500.0, 1500.0, 4500.0) for power in (0.0, 0.25)]
+EASE_HALF_LIVES = (None, *FINE_HALF_LIVES[3:])
+
+Floats = npt.NDArray[np.float64]
+
+
+def cases(args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], tp.Interactions]]]:
+    """The name and the interactions of each case."""
+    for given in args.source or []:
+        name, _, path = given.partition("=")
+        yield name, lambda path=path: tp.read_interactions(path)
+    if args.data is not None:
+        yield "ml-100k", lambda: tp.load_dataset("ml-100k", args.data)
+        yield "grocery", lambda: tp.read_interactions(args.data / "grocery" / "train.csv").k_core(5)
+    size = {**SIZE, "n_users": 300, "n_items": 120, "periods": 10, "pairs": 40} if args.quick else SIZE
+    for name, world in WORLDS.items():
+        yield name, lambda world=world: tp.simulate_drift(**size, **world)
+
+
+def contestants(args: argparse.Namespace) -> dict[str, Callable[[tp.Split], tp.Recommender]]:
+    """How each is fitted to the train part of a split."""
+    own: dict[str, Any] = {"metric": METRIC, **({"epochs": 2} if args.quick else {})}
+    return {
+        "default": lambda split: tp.Recommender(**own).fit(split),
+        "default, trend='none'": lambda split: tp.Recommender(**own, trend="none").fit(split),
+        "popular lately": lambda split: tp.Recommender(encoder=tp.Popular("auto"), metric=METRIC).fit(split),
+        "popular": lambda split: tp.Recommender(encoder="popular", metric=METRIC).fit(split),
+        "EASE, decayed": fitted_ease,
+    }
+
+
+def decayed(data: tp.Interactions, half_life: str | None) -> tp.Interactions:
+    """The interactions with weights that halve with every half-life before the last one."""
+    if half_life is None:
+        return data
+    assert data.time is not None
+    age = (data.time.max() - data.time) / time_length("half_life", half_life, data)
+    return dataclasses.replace(data, weight=np.exp2(-age))
+
+
+def fitted_ease(split: tp.Split) -> tp.Recommender:
+    """EASE with the settings that are best for the last part of the time of the train part."""
+    spec = tp.Recommender(metric=METRIC, hold_out="time").spec
+    part = judging_parts(spec, split)
+    assert part.valid is not None
+    judge = Validation(part.valid, part.train, METRIC)
+    scores: dict[tuple[str | None, float, float], float] = {}
+    for half_life in EASE_HALF_LIVES:
+        train = decayed(part.train, half_life)
+        for l2, power in EASES:
+            scores[half_life, l2, power] = judge.score(*tp.EASE(l2, power, power).solve(train))
+    half_life, l2, power = max(scores, key=scores.__getitem__)
+    model = tp.Recommender(encoder=tp.EASE(l2, power, power), metric=METRIC).fit(
+        decayed(split.train, half_life)
+    )
+    model.facts_["chosen"] = {"half_life": half_life, "l2": l2, "power": power}
+    return model
+
+
+def splits(data: tp.Interactions) -> Iterator[tuple[float, tp.Split]]:
+    """For each cut, what came before, and what came until the next one."""
+    assert data.time is not None
+    times = np.sort(data.time)
+    moments = [times[min(int(share * len(times)), len(times) - 1)] for share in CUTS]
+    for share, (start, end) in zip(CUTS, itertools.pairwise(moments), strict=False):
+        until = data.take(data.time < end) if share < CUTS[-2] else data
+        yield share, tp.split_temporal(until, at=float(start))
+
+
+def run(args: argparse.Namespace) -> None:
+    """Add a line for each case that has none."""
+    args.out.mkdir(parents=True, exist_ok=True)
+    done = {line["case"] for line in lines(args.out)}
+    for name, load in cases(args):
+        if name in done or args.case not in (None, name):
+            continue
+        data, cuts = load(), []
+        users = {one: np.full((len(CUTS) - 1, data.n_users), np.nan) for one in contestants(args)}
+        for at, (share, split) in enumerate(splits(data)):
+            known = np.flatnonzero((split.test.user_counts > 0) & (split.train.user_counts > 0))
+            found: dict[str, Any] = {}
+            for one, fit in contestants(args).items():
+                began = time.perf_counter()
+                model = fit(split)
+                seconds = time.perf_counter() - began
+                each = tp.evaluate(model, split, ks=(20,))
+                values, is_known = each.values(METRIC), np.isin(each.users, known)
+                own, new = values[is_known], values[~is_known]
+                users[one][at, data.user_ids.codes(split.test.user_ids, "user")[known]] = own
+                facts = model.facts_.get("automatic", {}).get("chosen", {})
+                found[one] = {
+                    "mean": own.mean(), "new users": new.mean() if len(new) else None, "seconds": seconds,
+                    "chosen": model.facts_.get("chosen") or facts.get("trend", facts.get("half_life")),
+                }  # fmt: skip
+                print(f"{name}, cut {share:.0%}: {one} {own.mean():.4f} in {seconds:.1f} s", flush=True)
+            cuts.append({"share": share, "users": len(known), "found": found})
+        line = {"case": name, "data": repr(data), "cuts": cuts, "pooled": pooled(users)}
+        with (args.out / "future.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(rounded(line)) + "\n")
+
+
+def pooled(users: dict[str, Floats]) -> dict[str, Any]:
+    """Means over cuts, and the default's differences from the others over users, in [cuts, users] values."""
+    judged = ~np.isnan(users["default"]).all(axis=0)
+    each = {name: np.nanmean(values[:, judged], axis=0) for name, values in users.items()}
+    by_cut = {name: np.nanmean(values, axis=1) for name, values in users.items()}
+    found: dict[str, Any] = {"users": int(judged.sum())}
+    for name, values in each.items():
+        one: dict[str, Any] = {"mean of users": values.mean(), "mean of cuts": by_cut[name].mean()}
+        if name != "default":
+            gain = each["default"] - values
+            low, high = bootstrap_interval(gain)
+            one |= {"gain": gain.mean(), "low": low, "high": high, "p": sign_flip_test(gain)}
+            one["cuts won"] = int((by_cut["default"] > by_cut[name]).sum())
+        found[name] = one
+    return found
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a folder."""
+    texts = [text for path in sorted(folder.glob("*.jsonl")) for text in path.read_text().splitlines()]
+    return [json.loads(text) for text in texts]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, help="folder with the datasets, one folder each")
+    parser.add_argument("--out", type=Path, required=True, help="the folder of the result lines")
+    parser.add_argument("--source", action="append", metavar="NAME=FILE", help="other data with times")
+    parser.add_argument("--case", help="only this one")
+    parser.add_argument("--quick", action="store_true", help="small worlds, two epochs")
+    args = parser.parse_args()
+    run(args)
+
+
+if __name__ == "__main__":
+    main()
