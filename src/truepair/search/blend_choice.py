@@ -127,9 +127,9 @@ class Judge:
     rows: Codes
     history: sp.csr_array  # of these users
     order: Tensor  # column -> item, in scores, `seen` and `target`
-    seen: Tensor  # [n, items], what is not listed
+    seen: Tensor  # [n, items], what is not listed: what users have, and untrained items
     target: Tensor  # [n, items], what is held out
-    new_users: sp.csr_array  # [n, items], what is held out of users without history
+    new_users: Floats  # [items], what users without history took, of trained items; each of them counts once
     metric: str
 
     @staticmethod
@@ -144,9 +144,13 @@ class Judge:
         seen = torch.from_numpy(history.toarray()).to(device) > 0
         if train.dislikes is not None:
             seen |= torch.from_numpy(train.dislikes.csr()[rows].toarray()).to(device) > 0
-        held_out = valid.csr()
-        target = torch.from_numpy(held_out[rows].toarray()).to(device) > 0
-        new_users = sp.csr_array(held_out[(valid.user_counts > 0) & (train.user_counts == 0)])
+        untrained = train.item_counts == 0
+        seen |= torch.from_numpy(untrained).to(device)
+        target = torch.from_numpy(valid.csr()[rows].toarray()).to(device) > 0
+        of_new = (train.user_counts[valid.users] == 0) & ~untrained[valid.items]
+        users, items = valid.users[of_new], valid.items[of_new]
+        once: Floats = 1 / np.bincount(users)[users]
+        new_users = np.bincount(items, once, minlength=train.n_items).astype(np.float64)
         order = torch.tensor(tie_order(train.n_items), device=device)
         return Judge(rows, history, order, seen[:, order], target[:, order], new_users, metric)
 

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.optimize
-import scipy.sparse as sp
 import scipy.special
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
@@ -65,7 +64,8 @@ def choose_trend(judge: Judge, scores: Tensor, items: Tensor, log: Log, moment: 
     if not half_lives:
         return TrendChoice(None, float(alone.mean()), float(alone.mean()), 1.0)
     tried = tuple(dict.fromkeys([*half_lives, *tried_half_lives(before, FINE_HALF_LIVES)]))
-    features = Counts.of(before, moment, lengths_of(tried, before)).features()
+    counts = Counts.of(before, moment, lengths_of(tried, before))
+    features, trained = counts.features(), counts.total > 0
     unit = F.normalize(items.to(scores))[judge.order]
     own = {
         half_life: lately(items, before, half_life, judge.rows).to(scores) @ unit.T
@@ -81,7 +81,8 @@ def choose_trend(judge: Judge, scores: Tensor, items: Tensor, log: Log, moment: 
     if not is_clear(everything.per_user(found) - everything.per_user(likely)):
         found = likely
     places = [0, *(1 + tried.index(half_life) for half_life in found.half_lives)]
-    found = replace(found, new_users=_of_new_users(judge.new_users, features[places]))
+    new_users = _of_new_users(judge.new_users[trained], features[places][:, trained])
+    found = replace(found, new_users=new_users)
     gain = everything.per_user(found) - alone
     means = round(float(alone.mean()), 6), round(float((alone + gain).mean()), 6)
     return TrendChoice(found if is_clear(gain) else None, *means, 2 ** (sum(found.weights) * scale))
@@ -194,15 +195,15 @@ def _most_likely(
     """
     shown = [each.masked_fill(seen, 0.0) for each in scores]
     columns = torch.tensor(features, dtype=shown[0].dtype, device=seen.device)
-    wanted = target.to(columns.dtype)
-    wanted /= wanted.sum(dim=1, keepdim=True) * len(target)
+    wanted = (target & ~seen).to(columns.dtype)
+    wanted /= wanted.sum(dim=1, keepdim=True).clamp(min=1) * len(target)
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         own = torch.tensor(weights, dtype=columns.dtype, device=seen.device)
         logits = sum(own[place] * each for place, each in enumerate(shown)) + own[len(shown) :] @ columns
         log_shares = torch.as_tensor(logits).masked_fill_(seen, -math.inf).log_softmax(dim=1)
         value = -float((wanted * log_shares.masked_fill(seen, 0.0)).sum())
-        rest = log_shares.exp_().div_(len(target)).sub_(wanted)  # the gradient by the logits
+        rest = log_shares.exp_().mul_(wanted.sum(dim=1, keepdim=True)).sub_(wanted)  # gradient by the logits
         by_scores = torch.stack([(rest * each).sum() for each in shown])
         gradient = torch.cat([by_scores, columns @ rest.sum(dim=0)]).double().cpu().numpy()
         pull = weights[len(shown) :] / len(target)
@@ -216,19 +217,18 @@ def _most_likely(
     return _Weights(float(found.fun), found.x[: len(shown)], found.x[len(shown) :])
 
 
-def _of_new_users(held_out: sp.csr_array, features: Floats) -> tuple[float, ...]:
-    """The weights of features that make what users without history took most likely.
+def _of_new_users(taken: Floats, features: Floats) -> tuple[float, ...]:
+    """The weights of features that make most likely what users without history took.
 
-    Each user counts once. The weights are pulled to those of all-time popularity, as by a few users more.
+    They are pulled to those of all-time popularity, as by a few users more.
     """
-    n, popular = held_out.shape[0], np.eye(len(features))[0]
-    taken: Floats = np.asarray((held_out / np.maximum(held_out.sum(axis=1), 1)[:, None]).sum(axis=0)).ravel()
+    n, popular = taken.sum(), np.eye(len(features))[0]
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         scores, away = weights @ features, weights - popular
-        log_total = scipy.special.logsumexp(scores)
+        log_total = float(scipy.special.logsumexp(scores))
         gradient = features @ (n * np.exp(scores - log_total) - taken) + _PULL * away
         return float(n * log_total - taken @ scores + _PULL * (away @ away) / 2), gradient
 
     found = scipy.optimize.minimize(loss, popular, jac=True, method="L-BFGS-B").x
-    return tuple(float(f"{weight:.4g}") for weight in found)
+    return tuple(_rounded(weight) for weight in found)
