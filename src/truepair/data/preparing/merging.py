@@ -20,7 +20,7 @@ from truepair.data.preparing.row_files import Block, RowWriter, taken
 from truepair.data.preparing.work import Advance, Done
 from truepair.data.reading import only_dislikes_error, repeats_error
 from truepair.data.rows.options import ReadOptions
-from truepair.data.rows.pairs import Repeats, codes_of, has_ties, merge, part_dislikes, repeats
+from truepair.data.rows.pairs import Repeats, codes_of, merge, part_dislikes, repeats
 from truepair.data.rows.weighting import Clock, decay_of
 from truepair.storage.types import Array, Json
 
@@ -133,7 +133,8 @@ class _Merging:
         self.log |= self.has_times and len(users) < n_events
         if self.has_times and not self.log:  # each row is a pair
             assert merged.rows is not None
-            self.ties = self.ties or (not self.options.chronological and has_ties(users, found["time"]))
+            again = [block[name][1:] == block[name][:-1] for name in ("users", "time")]  # rows are in order
+            self.ties = self.ties or bool(np.logical_and(*again).any())
             places = merged.rows - _first_rows(users)
             found["places"] = places.astype(np.uint16)
             self.log = bool(places.max() > np.iinfo(np.uint16).max)
