@@ -83,7 +83,11 @@ def merge(keys: Codes, extra: Mapping[str, Values], policy: Policy) -> Merged:
     order, ordered, starts = group(keys, extra, duplicates)
     if duplicates == "sum":
         extra = _sum_weights(extra, order, starts)
-    chosen = order[starts] if duplicates == "first" else order[_ends(starts, len(keys))]
+    if len(starts) == len(keys):  # nothing repeats
+        distinct, chosen = ordered, order
+    else:
+        chosen = order[starts] if duplicates == "first" else order[_ends(starts, len(keys))]
+        distinct = ordered[starts]
     columns = {role: column[chosen] for role, column in extra.items()}
     decayed = columns.pop("decayed", None)
     if by_strength:
@@ -91,7 +95,7 @@ def merge(keys: Codes, extra: Mapping[str, Values], policy: Policy) -> Merged:
         columns["time"] = np.maximum.reduceat(extra["time"][order], starts)  # an old event moves no time back
     if "weight" in columns:
         columns["weight"] = checked_weights(pair_weights(policy, columns["weight"], decayed))
-    return Merged(ordered[starts], columns, len(keys) - len(starts), chosen)
+    return Merged(distinct, columns, len(keys) - len(starts), chosen)
 
 
 def codes_of(keys: Codes, n_items: int) -> tuple[Codes, Codes]:
@@ -111,7 +115,7 @@ def has_ties(users: Codes, time: Values) -> bool:
         # sorting numbers is several times faster than sorting their positions
         of_users = moments[start:end] - first
         if at_once > 1:
-            of_users += (users[start:end] % at_once) * span
+            of_users += users[start:end] % at_once * span
         of_users.sort()
         if (of_users[1:] == of_users[:-1]).any():
             return True
