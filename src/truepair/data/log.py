@@ -16,6 +16,7 @@ from truepair.errors import InputError
 from truepair.storage.types import Array
 
 Values = npt.NDArray[np.float64] | npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 

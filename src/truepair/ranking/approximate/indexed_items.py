@@ -7,17 +7,15 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from truepair.data.ids import Codes
+from truepair.data.log import Mask
 from truepair.models.factor_matrices import Rows
-from truepair.ranking.approximate.ivf import FaissIndex, search
+from truepair.ranking.approximate.ivf import FaissIndex, Floats, search
 from truepair.ranking.hidden import Hidden
 from truepair.ranking.prepared_items import PreparedItems, TopK
 
-Floats = npt.NDArray[np.float32]
-Mask = npt.NDArray[np.bool_]
 _HEAD = 16  # one of this many items is in the head
 _STEP = 8  # faiss compares numbers in half precision several times as fast if they come in eights
 _NOTHING = np.empty(0, np.int64)

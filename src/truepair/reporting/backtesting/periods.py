@@ -6,18 +6,16 @@ import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from truepair.data.durations import shown_time, time_length
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
+from truepair.data.log import Mask
 from truepair.data.rows.pairs import interactions_of
 from truepair.data.split_recipes import clock_times
 from truepair.errors import InputError, check_whole
 
 _MOST = 1000  # periods: more are a mistake in the unit
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
