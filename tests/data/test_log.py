@@ -17,7 +17,7 @@ from truepair import (
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
 from truepair.data.log import Log, sorted_log, stable_order
-from truepair.data.rows.pairs import interactions_of
+from truepair.data.rows.pairs import has_ties, interactions_of
 from truepair.data.split_recipes import k_folds
 from truepair.errors import InputError
 from truepair.recommender.holdout import hold_out, joined, with_validation
@@ -104,6 +104,21 @@ def test_ties_are_found_in_any_column_of_times(time):
     assert read_interactions(rows).origin.places is not None
     rows["user"] = [1, 1, 1, 2]
     assert read_interactions(rows).origin.places is None
+
+
+@pytest.mark.parametrize("few", [2, 300])
+@pytest.mark.parametrize("unit", [1, 10**12, 2**55, 0.5, -1e9, 1e300])
+def test_ties_are_those_of_equal_users_and_times(unit, few):
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        users = np.sort(rng.integers(0, 9, few // 2 + 4))
+        time = (rng.integers(-100, 100, len(users)) if few == 2 else np.arange(len(users)) - 60) * unit
+        time[rng.integers(0, len(users))] = time[0]
+        found = set(zip(users.tolist(), time.tolist(), strict=True))
+        assert has_ties(users, time) == (len(found) < len(users))
+    assert not has_ties(np.empty(0, np.int64), np.empty(0))
+    assert has_ties(np.array([3, 3]), np.array([0.0, -0.0]))
+    assert not has_ties(np.array([3, 4]), np.array([2**63 - 1, -(2**63)]))
 
 
 @pytest.mark.parametrize(

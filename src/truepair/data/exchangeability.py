@@ -18,13 +18,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
-from truepair.data.log import Mask
-
-Floats = npt.NDArray[np.float64]
+from truepair.data.log import Floats, Mask
 
 LEVEL = 1e-3  # of all statistics of a split together
 LEAST_PAIRS = 100  # held out: with fewer, the sum is not close to normal

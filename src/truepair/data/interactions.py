@@ -381,6 +381,12 @@ class Interactions:
         log = None if log is None else log.recoded(users, items, user_ids, item_ids)
         return made.made_from(kept.origin._replace(log=log))
 
+    def only(self, users: Mask, items: Mask) -> Interactions:
+        """What these users and items have; no others are known."""
+        kept = [(users, self.user_ids), (items, self.item_ids)]
+        codes = (np.where(mask, np.cumsum(mask) - 1, -1) for mask, _ in kept)
+        return self.recoded(*codes, *(IdMap(ids.outside(np.flatnonzero(mask))) for mask, ids in kept))
+
     def among(self, user_ids: IdMap, item_ids: IdMap) -> Interactions:
         """The same interactions among users and items that contain the known ones."""
         if self.user_ids is user_ids and self.item_ids is item_ids:
@@ -400,14 +406,12 @@ class Interactions:
     def _subset(self, keep: Mask, what: str) -> Interactions:
         if not keep.any():
             raise InputError(f"no row is left of {len(self):,} ({what}); lower the bound.")
-        users, items = np.unique(self.users[keep]), np.unique(self.items[keep])
-        step = Step(what, int((~keep).sum()), self.n_users - len(users), self.n_items - len(items))
+        kept = self.take(keep)
+        users, items = kept.user_counts > 0, kept.item_counts > 0
+        step = Step(what, len(self) - len(kept), int((~users).sum()), int((~items).sum()))
         if not (step.rows or step.users or step.items):
             return self  # the history lists only steps that removed something
-        new_users, new_items = np.full(self.n_users, -1), np.full(self.n_items, -1)
-        new_users[users], new_items[items] = np.arange(len(users)), np.arange(len(items))
-        ids = IdMap(self.user_ids.outside(users)), IdMap(self.item_ids.outside(items))
-        made = self.take(keep).recoded(new_users, new_items, *ids)
+        made = kept.only(users, items)
         settle(made, history=(*self.history, step))
         return made
 

@@ -16,6 +16,7 @@ from truepair.errors import InputError
 from truepair.storage.types import Array
 
 Values = npt.NDArray[np.float64] | npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -198,11 +199,16 @@ def joined_log(logs: Collection[Log]) -> Log:
 
 def positions(users: Array, *by: Array) -> Codes:
     """The place 0, 1, … of each row among those of its user, by the last of the keys first; users rise."""
-    firsts = np.flatnonzero(np.diff(users, prepend=-1))
     order = np.lexsort((*by, users))  # each user's block stays
     found = np.empty(len(users), dtype=np.int64)
-    found[order] = np.arange(len(users)) - np.repeat(firsts, np.diff(firsts, append=len(users)))
+    found[order] = np.arange(len(users)) - first_rows(users)
     return found
+
+
+def first_rows(users: Array) -> Codes:
+    """The first row of each row's user; users rise."""
+    firsts = np.flatnonzero(np.diff(users, prepend=-1))
+    return np.repeat(firsts, np.diff(firsts, append=len(users)))
 
 
 def stable_order(keys: Array) -> tuple[Codes, Array]:

@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from truepair.data.ids import Codes, IdMap
 from truepair.data.interactions import Interactions
+from truepair.data.log import Mask
 from truepair.errors import InputError, check_choice, check_number, check_whole, settle
 
 Floats = npt.NDArray[np.floating]
-Mask = npt.NDArray[np.bool_]
 
 EXPOSURES = ("random", "popularity")
 

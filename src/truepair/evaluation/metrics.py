@@ -6,14 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from truepair.data.ids import Codes
+from truepair.data.log import Floats as Floats
+from truepair.data.log import Mask as Mask
 from truepair.errors import InputError, check_choice
 
-Mask = npt.NDArray[np.bool_]
 Hits = Mask
-Floats = npt.NDArray[np.float64]
 
 # --- per user: (hits (n, K), number of target items (n,)) -> one value per user (n,) ------------------
 # hits[u, r] is whether position r (0 is the top) of u's list is a target item.

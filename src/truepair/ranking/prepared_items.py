@@ -76,13 +76,9 @@ class PreparedItems:
         """The layout of compiled code; None where PyTorch ranks: sparse rows and CUDA."""
         if not isinstance(self.items, torch.Tensor) or self.items.device.type != "cpu":
             return None
-        from truepair.ranking.compiled_top_k import (
-            Strips,
-            in_strips,
-        )  # not before it is needed: it loads Numba
+        from truepair.ranking.compiled_top_k import Strips, in_strips  # it loads Numba
 
-        rows = np.ascontiguousarray(self.items.detach().float().numpy())
-        return Strips(in_strips(rows, self.order), self.listed, self.column)
+        return Strips(in_strips(dense_rows(self.items), self.order), self.listed, self.column)
 
     def top_k(
         self, users: Rows, k: int, hidden: Hidden, rows: Codes | None = None, block: int | None = None
@@ -98,8 +94,14 @@ class PreparedItems:
                 return TopK(*rank_in_blocks(users, self.items, columns, k, rows, hidden, block))
         from truepair.ranking.compiled_top_k import BLOCK, rank_in_strips
 
-        vectors, threads = np.ascontiguousarray(users.detach().float().cpu().numpy()), torch.get_num_threads()
-        return TopK(*rank_in_strips(vectors, self.strips, k, rows, hidden, block or BLOCK, threads))
+        threads = torch.get_num_threads()
+        return TopK(*rank_in_strips(dense_rows(users), self.strips, k, rows, hidden, block or BLOCK, threads))
+
+
+def dense_rows(rows: Rows) -> npt.NDArray[np.float32]:
+    """Rows of a tensor for compiled code."""
+    assert isinstance(rows, torch.Tensor)
+    return np.ascontiguousarray(rows.detach().float().cpu().numpy())
 
 
 # --- checks --------------------------------------------------------------------------------------------

@@ -165,25 +165,21 @@ def extract(archive: Path, members: Sequence[Member], source: str, limit: int = 
     `source` is the archive's name in messages.
     """
     with _read_errors(source), zipfile.ZipFile(archive) as opened:
-        infos = [_find_member(opened, member.name, source, limit) for member in members]
-        for member, info in zip(members, infos, strict=True):
-            place(member.target, _content(opened, info, source), member.sha256, f"{source}: {info.filename}")
+        for name in (member.name for member in members):
+            if name not in opened.namelist():
+                found = ", ".join(opened.namelist()[:8]) or "nothing"
+                raise DownloadError(f"{source} has no member {name!r}; its members are {found}.")
+            if (size := opened.getinfo(name).file_size) > limit:
+                raise DownloadError(
+                    f"{source}: {name} declares {size:,} bytes of {limit:,} allowed. Nothing was extracted."
+                )
+        for member in members:
+            content = _content(opened, member.name, source)
+            place(member.target, content, member.sha256, f"{source}: {member.name}")
 
 
-def _find_member(opened: zipfile.ZipFile, name: str, source: str, limit: int) -> zipfile.ZipInfo:
-    if name not in opened.namelist():
-        found = ", ".join(opened.namelist()[:8]) or "nothing"
-        raise DownloadError(f"{source} has no member {name!r}; its members are {found}.")
-    info = opened.getinfo(name)
-    if info.file_size > limit:
-        raise DownloadError(
-            f"{source}: {name} declares {info.file_size:,} bytes of {limit:,} allowed. Nothing was extracted."
-        )
-    return info
-
-
-def _content(opened: zipfile.ZipFile, info: zipfile.ZipInfo, source: str) -> Iterator[bytes]:
-    with _read_errors(source), opened.open(info) as stream:
+def _content(opened: zipfile.ZipFile, name: str, source: str) -> Iterator[bytes]:
+    with _read_errors(source), opened.open(name) as stream:
         while chunk := stream.read(_CHUNK):
             yield chunk
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from truepair.data.ids import Codes, pair_keys
 from truepair.data.interactions import Step, dislikes_note
-from truepair.data.log import positions
+from truepair.data.log import first_rows, positions
 from truepair.data.prepared.array_files import write_array
 from truepair.data.prepared.manifest import Manifest
 from truepair.data.prepared.opening import OpenedFolder
@@ -20,9 +20,9 @@ from truepair.data.preparing.row_files import Block, RowWriter, taken
 from truepair.data.preparing.work import Advance, Done
 from truepair.data.reading import only_dislikes_error, repeats_error
 from truepair.data.rows.options import ReadOptions
-from truepair.data.rows.pairs import Repeats, codes_of, has_ties, merge, part_dislikes, repeats
+from truepair.data.rows.pairs import Repeats, codes_of, merge, part_dislikes, repeats
 from truepair.data.rows.weighting import Clock, decay_of
-from truepair.storage.types import Array, Json
+from truepair.storage.types import Json
 
 
 def write_pairs(
@@ -66,15 +66,9 @@ def write_pairs(
 def _as_events(pairs: Block, like: Block) -> Block:
     """Pairs of whole users as their only events, in order, with the columns of other events."""
     order = np.empty(len(pairs["users"]), np.int64)
-    order[_first_rows(pairs["users"]) + pairs["places"]] = np.arange(len(order))
+    order[first_rows(pairs["users"]) + pairs["places"]] = np.arange(len(order))
     nothing = {"disliked": np.zeros(len(order), bool)}
     return taken({name: {**nothing, **pairs}[name] for name in like}, order)
-
-
-def _first_rows(users: Array) -> Codes:
-    """The first row of each row's user; users rise."""
-    firsts = np.flatnonzero(np.diff(users, prepend=-1))
-    return np.repeat(firsts, np.diff(firsts, append=len(users)))
 
 
 class _Merging:
@@ -133,8 +127,9 @@ class _Merging:
         self.log |= self.has_times and len(users) < n_events
         if self.has_times and not self.log:  # each row is a pair
             assert merged.rows is not None
-            self.ties = self.ties or (not self.options.chronological and has_ties(users, found["time"]))
-            places = merged.rows - _first_rows(users)
+            again = [block[name][1:] == block[name][:-1] for name in ("users", "time")]  # rows are in order
+            self.ties = self.ties or bool(np.logical_and(*again).any())
+            places = merged.rows - first_rows(users)
             found["places"] = places.astype(np.uint16)
             self.log = bool(places.max() > np.iinfo(np.uint16).max)
         return self._in_order(found)

@@ -32,6 +32,7 @@ _JOURNAL, _DATABASE, _SPILL = "journal.json", "work.duckdb", "spill"
 _UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 _LEAST = 500_000_000  # bytes
 _OWN = 300_000_000  # bytes that Python, Arrow and blocks of pairs take beside DuckDB
+_BEYOND = 6  # a sort in DuckDB goes beyond its limit, by less than a sixth of the memory
 _RESTING = 200_000_000  # bytes of DuckDB where it has nothing to do
 
 Done = tuple[Json, list[ArrayFile]]
@@ -150,7 +151,7 @@ def _connect(path: Path, memory: int, spill: Path) -> DuckDBPyConnection:
         raise InputError("prepare needs duckdb: pip install 'truepair[sql]'") from error
     spill.mkdir(parents=True, exist_ok=True)
     settings: dict[str, str | bool | int | float | list[str]] = {
-        "memory_limit": f"{(memory - _OWN) // 1_000_000}MB",
+        "memory_limit": f"{(memory - max(_OWN, memory // _BEYOND)) // 1_000_000}MB",
         "temp_directory": str(spill),
         "preserve_insertion_order": False,
         "threads": os.cpu_count() or 1,

@@ -8,6 +8,7 @@ applies them to a log.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from truepair.data.columns import Raw
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions, Origin, Step, checked_weights, trusted_interactions
-from truepair.data.log import Log, Mask, Policy, Values, common_unit, stable_order
+from truepair.data.log import Log, Mask, Policy, Values, stable_order
 from truepair.data.rows.weighting import clock_of, decay_of, pair_weights, row_strength
 
 DUPLICATES = ("last", "first", "max", "strongest", "sum", "error")
@@ -82,7 +83,11 @@ def merge(keys: Codes, extra: Mapping[str, Values], policy: Policy) -> Merged:
     order, ordered, starts = group(keys, extra, duplicates)
     if duplicates == "sum":
         extra = _sum_weights(extra, order, starts)
-    chosen = order[starts] if duplicates == "first" else order[_ends(starts, len(keys))]
+    if len(starts) == len(keys):  # nothing repeats
+        distinct, chosen = ordered, order
+    else:
+        chosen = order[starts] if duplicates == "first" else order[_ends(starts, len(keys))]
+        distinct = ordered[starts]
     columns = {role: column[chosen] for role, column in extra.items()}
     decayed = columns.pop("decayed", None)
     if by_strength:
@@ -90,7 +95,7 @@ def merge(keys: Codes, extra: Mapping[str, Values], policy: Policy) -> Merged:
         columns["time"] = np.maximum.reduceat(extra["time"][order], starts)  # an old event moves no time back
     if "weight" in columns:
         columns["weight"] = checked_weights(pair_weights(policy, columns["weight"], decayed))
-    return Merged(ordered[starts], columns, len(keys) - len(starts), chosen)
+    return Merged(distinct, columns, len(keys) - len(starts), chosen)
 
 
 def codes_of(keys: Codes, n_items: int) -> tuple[Codes, Codes]:
@@ -100,21 +105,21 @@ def codes_of(keys: Codes, n_items: int) -> tuple[Codes, Codes]:
 
 def has_ties(users: Codes, time: Values) -> bool:
     """Whether two pairs of a user have the same time; the users rise."""
-    moments = time
-    if time.dtype.kind == "i" and len(time):
-        first, length, n = int(time.min()), int(time.max()) - int(time.min()), int(users[-1]) + 1
-        # dates are microseconds, all of whole seconds
-        unit = common_unit(time, first) if n * (length + 1) >= 2**63 > length else 1
-        if n * (span := length // unit + 1) < 2**63:
-            # sorting numbers is several times faster than sorting their positions
-            moments = time - first
-            moments //= unit
-            moments += users * span
-            moments.sort()
-            return bool((moments[1:] == moments[:-1]).any())
-    order = np.lexsort((time, users))
-    same_user, same_time = (np.diff(column[order]) == 0 for column in (users, time))
-    return bool((same_user & same_time).any())
+    if not len(time):
+        return False
+    moments = (time + 0.0).view(np.int64) if time.dtype.kind == "f" else time  # equal where the times are
+    first, span, n = int(moments.min()), int(moments.max()) - int(moments.min()) + 1, int(users[-1]) + 1
+    at_once = min(n, max(1, (2**63 - 1) // span))  # users with whom a time fits into 63 bits
+    bounds = np.searchsorted(users, np.arange(0, n + at_once, at_once))
+    for start, end in pairwise(bounds):
+        # sorting numbers is several times faster than sorting their positions
+        of_users = moments[start:end] - first
+        if at_once > 1:
+            of_users += users[start:end] % at_once * span
+        of_users.sort()
+        if (of_users[1:] == of_users[:-1]).any():
+            return True
+    return False
 
 
 def repeats(keys: Codes, rows: Codes | None = None) -> Repeats | None:

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,10 +17,9 @@ from truepair.data.columns import Raw, converted, timestamps
 from truepair.data.durations import UNITS, total_seconds, units_per_second
 from truepair.data.ids import to_arrow
 from truepair.data.interactions import Step
-from truepair.data.log import Mask, Policy, Values
+from truepair.data.log import Floats, Mask, Policy, Values
 from truepair.errors import InputError, check_number, check_type
 
-Floats = npt.NDArray[np.float64]
 Place = Callable[[int], str]  # a row -> its location for a reader of a message
 
 _SPARE = 86_400.0  # seconds that a clock elsewhere may be ahead

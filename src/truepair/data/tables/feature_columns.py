@@ -13,21 +13,19 @@ from dataclasses import asdict, dataclass
 from typing import ClassVar, NamedTuple, Self, SupportsInt
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from truepair.data.columns import TIME_TYPES
 from truepair.data.ids import cast_or_none, is_text, to_arrow
-from truepair.data.log import Mask
+from truepair.data.log import Floats, Mask
 from truepair.errors import InputError, check_number
 from truepair.storage.types import Json
 
 MIN_COUNT = 2  # rows of the training that must have a value for it to become a feature
 MOST = 5.0  # standard deviations: a new row may lie far outside of what was trained
 TAG_SEPARATOR = "|"  # of text files, which have no lists
-Floats = npt.NDArray[np.float64]
 
 
 class Place(NamedTuple):

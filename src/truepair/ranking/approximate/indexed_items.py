@@ -7,17 +7,15 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from truepair.data.ids import Codes
+from truepair.data.log import Mask
 from truepair.models.factor_matrices import Rows
-from truepair.ranking.approximate.ivf import FaissIndex, search
+from truepair.ranking.approximate.ivf import FaissIndex, Floats, search
 from truepair.ranking.hidden import Hidden
-from truepair.ranking.prepared_items import PreparedItems, TopK
+from truepair.ranking.prepared_items import PreparedItems, TopK, dense_rows
 
-Floats = npt.NDArray[np.float32]
-Mask = npt.NDArray[np.bool_]
 _HEAD = 16  # one of this many items is in the head
 _STEP = 8  # faiss compares numbers in half precision several times as fast if they come in eights
 _NOTHING = np.empty(0, np.int64)
@@ -71,8 +69,7 @@ class IndexedItems:
 
     @cached_property
     def _rows(self) -> Floats:
-        assert isinstance(self.exact.items, torch.Tensor)
-        return np.ascontiguousarray(self.exact.items.detach().float().numpy())
+        return dense_rows(self.exact.items)
 
     @cached_property
     def _codes(self) -> Codes:
@@ -84,8 +81,7 @@ class IndexedItems:
         those that nobody gets."""
         from truepair.ranking.compiled_top_k import best_of_found  # it loads Numba
 
-        assert isinstance(vectors, torch.Tensor)
-        rows = np.ascontiguousarray(vectors.detach().float().numpy())
+        rows = dense_rows(vectors)
         counts = k + hidden.ends - hidden.starts
         allowed = ~np.isin(self._codes, never) if len(never) else None
         share = 1.0 if allowed is None else float(allowed.mean())

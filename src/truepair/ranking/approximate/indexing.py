@@ -20,7 +20,7 @@ from truepair.models.factor_matrices import Rows, n_rows
 from truepair.ranking.approximate import ivf
 from truepair.ranking.approximate.indexed_items import HeadAndTail, IndexedItems, Level, unit_items
 from truepair.ranking.hidden import Hidden
-from truepair.ranking.prepared_items import PreparedItems, TopK
+from truepair.ranking.prepared_items import PreparedItems, TopK, dense_rows
 
 AUTO, EXACT = "auto", "exact"
 CHOICES = (AUTO, EXACT, ivf.NAME)
@@ -117,8 +117,7 @@ def _obstacle(exact: PreparedItems, users: SampledUsers, kind: str) -> str | Non
 
 def _built(exact: PreparedItems, path: Path | None, say: Callable[[str], object]) -> IndexedItems:
     """The index of a file that fits these items, or a new one, which is written to the file."""
-    assert isinstance(exact.items, torch.Tensor)
-    rows = np.ascontiguousarray(exact.items.detach().float().numpy())
+    rows = dense_rows(exact.items)
     split = HeadAndTail.of(rows)
     unit = unit_items(rows[split.tail])
     if path is not None and (index := ivf.read_index(path, unit, say)) is not None:
@@ -159,8 +158,7 @@ def _levels(
     depths = sorted({min(depth, n) for depth in _DEPTHS})
     nothing = [np.empty(0, np.int64)] * len(users.hidden)
     truth = found.exact.top_k(users.vectors, depths[-1], Hidden.of(nothing))
-    assert isinstance(users.vectors, torch.Tensor)
-    rows = np.ascontiguousarray(users.vectors.detach().float().numpy())
+    rows = dense_rows(users.vectors)
     at = 0
     for depth in depths:
         while at < len(efforts):

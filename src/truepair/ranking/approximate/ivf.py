@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from truepair.data.ids import Codes
+from truepair.data.log import Mask
 from truepair.errors import InputError, StorageError
 from truepair.storage.tensor_file import read_tensors, write_tensors
 from truepair.storage.types import Array
 
 Floats = npt.NDArray[np.float32]
-Codes = npt.NDArray[np.int64]
 Arrays = dict[str, Array]
 FaissIndex: TypeAlias = Any  # faiss has no types
 NAME = "ivf"
@@ -70,7 +71,7 @@ def search(
     queries: Floats,
     count: int,
     effort: int,
-    allowed: npt.NDArray[np.bool_] | None = None,
+    allowed: Mask | None = None,
     threads: int = 1,
 ) -> Codes:
     """The `count` best items that the search finds for each query, best first; -1 where it finds fewer.

@@ -6,18 +6,15 @@ import itertools
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from truepair.data.durations import shown_time, time_length
-from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
+from truepair.data.log import Mask
 from truepair.data.rows.pairs import interactions_of
 from truepair.data.split_recipes import clock_times
 from truepair.errors import InputError, check_whole
 
 _MOST = 1000  # periods: more are a mistake in the unit
-
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,10 @@ class Timeline:
         if not len(part):
             date = shown_time(end, self.pairs)
             raise InputError(f"there is no pair to learn from before {date}; give a longer train.")
-        return part.k_core(1) if part.dislikes is None else _occurring(part, part.dislikes)
+        if (dislikes := part.dislikes) is None:
+            return part.k_core(1)
+        users, items = part.user_counts + dislikes.user_counts, part.item_counts + dislikes.item_counts
+        return part.only(users > 0, items > 0)
 
     def _part(self, start: float | None, end: float) -> Interactions:
         """The pairs of the events from the start, if there is one, and before the end."""
@@ -198,15 +198,3 @@ class Timeline:
                 "same time; give fewer periods, or their length: every='7d'."
             )
         return cuts
-
-
-def _occurring(part: Interactions, dislikes: Interactions) -> Interactions:
-    """Only users and items with a pair or a dislike."""
-    users = part.user_counts + dislikes.user_counts > 0
-    items = part.item_counts + dislikes.item_counts > 0
-    new_users, new_items = (np.where(kept, np.cumsum(kept) - 1, -1) for kept in (users, items))
-    user_ids, item_ids = (
-        part.user_ids.outside(np.flatnonzero(users)),
-        part.item_ids.outside(np.flatnonzero(items)),
-    )
-    return part.recoded(new_users, new_items, IdMap(user_ids), IdMap(item_ids))

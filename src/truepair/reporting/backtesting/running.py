@@ -197,32 +197,26 @@ class Journal:
                 file.write((json.dumps(line) + "\n").encode())
 
     def _read(self, path: Path) -> None:
-        lines = _whole_lines(path)
-        if not lines:
-            return
-        if not isinstance(lines[0], dict) or "backtest" not in lines[0]:
+        head, *lines = _whole_lines(path) or [{"backtest": self.key}]
+        if not isinstance(head, dict) or "backtest" not in head:
             raise StorageError(f"{path} is no checkpoint of a backtest; give another file.")
-        if lines[0]["backtest"] != self.key:
+        if head["backtest"] != self.key:
             raise StorageError(
                 f"{path} is of a backtest with other data, periods or parameters. Give another checkpoint "
                 "file, or delete this one."
             )
-        for number, line in enumerate(lines[1:], 2):
+        for number, line in enumerate(lines, 2):
             try:
-                self._take(line)
+                if set(line) == {"settings"}:
+                    restored(line["settings"])  # checks them
+                    self.settings = dict(line["settings"])
+                    continue
+                cell = read_record(Cell, line["cell"])
+                self.cells[cell.period, check_choice("strategy", cell.strategy, STRATEGIES)] = cell
             except (InputError, KeyError, TypeError, ValueError, AttributeError) as error:
                 raise StorageError(
                     f"line {number} of {path} is no result of a backtest: {error!r:.200}. Delete the file."
                 ) from error
-
-    def _take(self, line: Json) -> None:
-        if set(line) == {"settings"}:
-            restored(line["settings"])  # checks them
-            self.settings = dict(line["settings"])
-            return
-        cell = read_record(Cell, line["cell"])
-        check_choice("strategy", cell.strategy, STRATEGIES)
-        self.cells[cell.period, cell.strategy] = cell
 
 
 def _whole_lines(path: Path) -> list[Json]:
