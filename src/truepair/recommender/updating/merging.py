@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
+from truepair.data.durations import units_per_second
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
-from truepair.data.log import Policy, joined_log
+from truepair.data.log import Policy, Values, joined_log
 from truepair.data.rows.pairs import interactions_of, repeats
 from truepair.errors import InputError
 
@@ -43,6 +45,36 @@ def merged(known: Interactions, new: Interactions) -> Interactions:
             "known, against duplicates='error'; give new pairs only, or duplicates='last'."
         )
     return interactions_of(log)
+
+
+def continued(new: Interactions, latest: float) -> Interactions:
+    """New interactions with times that go on after known ones, of which `latest` is the last: in their unit,
+    and numbers of rows (`chronological`) after it."""
+    if new.time is None or new.time_kind == "order" or not len(log := new.log):
+        return new
+    assert log.time is not None
+    if "chronological" in (new.origin.policy.reading or {}):
+        return new if log.time.min() > latest else _timed(new, lambda time: time + int(latest) + 1)
+    newest = float(np.abs(log.time.astype(np.float64)).max())
+    before, now = units_per_second(abs(latest)), units_per_second(newest)
+    if (before is None) != (now is None):
+        raise InputError(
+            f"the known times go up to {latest:g}, and the new ones up to {newest:g}, and only one of both "
+            "has the size of times since 1970; give times in the unit of the known ones."
+        )
+    ratio = (before or 1.0) / (now or 1.0)
+    if ratio == 1:
+        return new
+    return _timed(new, lambda time: time * int(ratio) if ratio > 1 else time / round(1 / ratio))
+
+
+def _timed(found: Interactions, change: Callable[[Values], Values]) -> Interactions:
+    """The interactions with these times of their pairs and events."""
+    origin = found.origin
+    if (log := origin.log) is not None and log.time is not None:
+        origin = origin._replace(log=replace(log, time=change(log.time)))
+    assert found.time is not None
+    return replace(found, time=change(found.time)).made_from(origin)
 
 
 def _all_ids(what: str, known: IdMap, new: IdMap) -> IdMap:
