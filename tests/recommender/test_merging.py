@@ -260,3 +260,17 @@ def test_rows_of_a_new_file_are_later_than_those_of_the_fit(is_read):
     model.update(tp.read_interactions(NEW, **rules) if is_read else NEW)
     assert pairs_of(model.seen_) == {pair: {"weight": row["weight"]} for pair, row in pairs_of(both).items()}
     assert disliked_of(model.seen_) == disliked_of(both)
+
+
+def test_what_a_user_did_lately_stays_known_after_an_update_without_times(tmp_path):
+    """New events are the latest, and known ones stay in their order."""
+    trend = tp.Trend((20.0,), (1.0,), own=1.0, own_half_life=1.0)
+    model = tp.Recommender(dim=2, epochs=1, auto=False, device="cpu", trend=trend)
+    old = {"user": ["a", "a", "a", "b"], "item": ["z", "x", "y", "x"], "time": [10, 20, 30, 40]}
+    model.fit(old).update({"user": ["a", "b"], "item": ["w", "z"]})
+    model.save(tmp_path / "m")
+    model = tp.load(tmp_path / "m").update({"user": ["a"], "item": ["v"], "time": [5]})
+    log = model.seen_.log
+    of_a = log.histories.of(int(log.user_ids.codes(["a"], "user")[0]))
+    assert log.item_ids.outside(of_a).to_pylist() == ["z", "x", "y", "w", "v"]
+    assert (log.time_kind, log.time.tolist()) == ("order", [0, 1, 2, 3, 4, 0, 1])

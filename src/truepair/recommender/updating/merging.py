@@ -10,7 +10,7 @@ import numpy as np
 from truepair.data.durations import units_per_second
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
-from truepair.data.log import Policy, Values, joined_log
+from truepair.data.log import Policy, Values, joined_log, positions
 from truepair.data.rows.pairs import interactions_of, repeats
 from truepair.errors import InputError
 
@@ -19,8 +19,8 @@ def merged(known: Interactions, new: Interactions) -> Interactions:
     """The pairs and dislikes of both, as if all events had been read together.
 
     The rule for repeats is that of the new interactions if they were read, else that of the known ones. Where
-    one of both has no times, what is new is later. Of ratings a model keeps none: with "max", the last event
-    counts. An event without a weight has 1.
+    one of both has no times, what is new is later, and known times become an order. Of ratings a model keeps
+    none: with "max", the last event counts. An event without a weight has 1.
     """
     user_ids = _all_ids("user", known.user_ids, new.user_ids)
     item_ids = _all_ids("item", known.item_ids, new.item_ids)
@@ -31,13 +31,17 @@ def merged(known: Interactions, new: Interactions) -> Interactions:
         how = "half_life" if policy.half_life else "counts"
         raise InputError(f"weights by {how} need all events, and this model holds pairs only; fit it again.")
     logs = [part.among(user_ids, item_ids).log for part in (known, new)]
-    if any(log.time is None or log.time_kind == "order" for log in logs):
+    is_ordered = logs[0].time is not None
+    is_timed = all(log.time is not None and log.time_kind == "clock" for log in logs)
+    if not is_timed:
         logs = [log.without(["time"]) for log in logs]
     if any(log.weight is not None for log in logs):
         logs = [log if log.weight is not None else replace(log, weight=np.ones(len(log))) for log in logs]
     if policy.half_life is not None and logs[0].time is None:
         raise InputError(f"half_life = {policy.half_life!r} needs times, and the new interactions have none.")
     log = replace(joined_log([replace(log, policy=policy) for log in logs]), policy=policy)
+    if is_ordered and not is_timed:
+        log = replace(log, time=positions(log.users), time_kind="order")
     if policy.duplicates == "error" and (found := repeats(log.keys.copy())) is not None:
         user, item = user_ids.ids[found.key // len(item_ids)], item_ids.ids[found.key % len(item_ids)]
         raise InputError(
