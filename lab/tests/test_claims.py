@@ -338,7 +338,7 @@ def test_evaluation_of_users_without_history(real_data):
     split = tp.split_temporal(load("ml-100k", real_data), test=0.2)
     found = {}
     for name, options in (
-        ("default", {}),
+        ("`auto=False`", {"auto": False}),
         ("EASE", {"encoder": "ease"}),
         ("popularity", {"encoder": "popular"}),
     ):
@@ -352,7 +352,7 @@ def test_evaluation_of_users_without_history(real_data):
         means = own, vectors, popular, every.mean("ndcg@20")
         assert shown[name] == [short(mean) for mean in means]
         found[name] = alone
-    gap = tp.compare(found["default"], found["EASE"], "ndcg@20")
+    gap = tp.compare(found["`auto=False`"], found["EASE"], "ndcg@20")
     assert (f"{gap.difference:.4f}", f"{gap.p_value:.2f}") == ("-0.0024", "0.59")
 
 

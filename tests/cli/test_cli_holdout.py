@@ -100,3 +100,5 @@ def test_a_date_begins_the_test_part(tmp_path, monkeypatch, command):
     assert "--test 0.2 has no effect with --test-after 2024-06-20" in both
     wrong = failed(command, "clicks.csv", *more, *args[:-1], "soon")
     assert "--test-after = 'soon' is no time; give a date such as '2024-06-15'" in wrong
+    timeless = failed(command, "clicks.csv", *more, *args, "--time", "-")
+    assert "--test-after needs the time of each pair; read --time …" in timeless

@@ -90,6 +90,9 @@ def test_a_rule_of_the_fit_is_undone_as_advised(rules, options):
     with pytest.raises(InputError, match=f"To change it, give {advice}"):
         model.update({"user": ["ann"], "thing": ["jam"]})
     model.update({"user": ["ann"], "item": ["jam"]}, **options)
+    with pytest.raises(InputError, match=r"no such column|recognised") as error:
+        model.update({"user": ["ann"], "thing": ["jam"]}, **options)
+    assert "as the data of the fit" not in str(error.value)  # nothing of them is left
 
 
 KINDS = "view=1,buy=10,return=-1"
@@ -120,7 +123,7 @@ PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\
 @pytest.mark.parametrize("name", ["picture.png", "picture.csv", "picture"])
 def test_a_picture_is_not_a_table(tmp_path, name):
     (tmp_path / name).write_bytes(PNG)
-    with pytest.raises(InputError, match="is binary, and neither"):
+    with pytest.raises(InputError, match=f"{name} is not a table: it is binary, and neither"):
         read_interactions(tmp_path / name)
 
 

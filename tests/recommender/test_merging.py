@@ -213,3 +213,64 @@ def test_rules_of_the_fit_that_do_not_suit_new_data_are_named_and_can_be_changed
     with pytest.raises(InputError, match=r"no such column.*as the data of the fit were: .*kind='kind'"):
         model.update(likes)
     assert model.update(likes, feedback=None, kind=None).seen_.has(0, 2)
+
+
+UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+@pytest.mark.parametrize("new_unit", UNITS)
+@pytest.mark.parametrize("unit", UNITS)
+def test_new_times_of_another_unit_are_those_of_the_model(unit, new_unit):
+    """A CSV has dates, and the events of today seconds since 1970."""
+    rules = {"half_life": "2d", "feedback": {"view": 1, "buy": 10, "return": -1}}
+    old, new = timed(OLD, 0), timed(NEW, 6)
+    both = tp.read_interactions(timed(BOTH, 0), **rules)
+    old["time"] = [time * UNITS[unit] for time in old["time"]]
+    new["time"] = [time * UNITS[new_unit] for time in new["time"]]
+    model = tp.Recommender(encoder="ease", device="cpu").fit(old, **rules).update(new)
+    np.testing.assert_allclose(model.seen_.weight, both.weight, rtol=1e-12)
+    assert disliked_of(model.seen_) == disliked_of(both)
+
+
+def test_times_that_cannot_be_compared_are_refused():
+    model = tp.Recommender(encoder="ease", device="cpu").fit(timed(OLD, 0), duplicates="sum", counts="log")
+    with pytest.raises(
+        InputError, match=r"the known times go up to 1.70043e\+09, and the new ones up to 110"
+    ):
+        model.update(NEW)
+
+
+def test_the_trend_of_an_update_has_the_unit_of_the_fit():
+    old, new = timed(OLD, 0), timed(NEW, 6)
+    parameters = {"dim": 2, "epochs": 1, "auto": False, "device": "cpu", "trend": tp.Trend(("2d",), (1.0,))}
+    fitted = tp.Recommender(**parameters).fit(timed(BOTH, 0), weight=False).model_.recent
+    new["time"] = [time * 1000 for time in new["time"]]
+    found = tp.Recommender(**parameters).fit(old, weight=False).update(new, epochs=0).model_.recent
+    assert found.moment == fitted.moment
+    np.testing.assert_allclose(found.faded, fitted.faded)
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_rows_of_a_new_file_are_later_than_those_of_the_fit(is_read):
+    """Their numbers begin at 0 again; the order says whether a return or a purchase was the last."""
+    rules = {"feedback": {"view": 1, "buy": 10, "return": -1}, "counts": "cap:20", "duplicates": "sum"}
+    rules |= {"chronological": True, "time": False}
+    both = tp.read_interactions(BOTH, **rules)
+    model = tp.Recommender(encoder="ease", device="cpu").fit(OLD, **rules)
+    model.update(tp.read_interactions(NEW, **rules) if is_read else NEW)
+    assert pairs_of(model.seen_) == {pair: {"weight": row["weight"]} for pair, row in pairs_of(both).items()}
+    assert disliked_of(model.seen_) == disliked_of(both)
+
+
+def test_what_a_user_did_lately_stays_known_after_an_update_without_times(tmp_path):
+    """New events are the latest, and known ones stay in their order."""
+    trend = tp.Trend((20.0,), (1.0,), own=1.0, own_half_life=1.0)
+    model = tp.Recommender(dim=2, epochs=1, auto=False, device="cpu", trend=trend)
+    old = {"user": ["a", "a", "a", "b"], "item": ["z", "x", "y", "x"], "time": [10, 20, 30, 40]}
+    model.fit(old).update({"user": ["a", "b"], "item": ["w", "z"]})
+    model.save(tmp_path / "m")
+    model = tp.load(tmp_path / "m").update({"user": ["a"], "item": ["v"], "time": [5]})
+    log = model.seen_.log
+    of_a = log.histories.of(int(log.user_ids.codes(["a"], "user")[0]))
+    assert log.item_ids.outside(of_a).to_pylist() == ["z", "x", "y", "w", "v"]
+    assert (log.time_kind, log.time.tolist()) == ("order", [0, 1, 2, 3, 4, 0, 1])

@@ -241,7 +241,11 @@ def test_a_dislike_that_is_liked_is_refused_in_a_file(disliking, tmp_path):
 # --- updates -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"scoring": "dot", "temperature": 1.0}], ids=["cosine", "dot"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"scoring": "dot", "temperature": 1.0}, {"dislike_weight": 20.0}],
+    ids=["cosine", "dot", "heavy dislikes"],
+)
 def test_new_users_of_an_update_have_their_weights_and_dislikes(options, plain):
     """Their vectors are those of folding in, by weights and dislikes."""
     model = Recommender(**{**QUICK, "dim": 8, **options}).fit(plain)

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -64,6 +65,17 @@ def test_what_was_chosen_is_told_and_can_be_repeated(data, model, tmp_path):
     assert loaded.facts_["automatic"] == facts
     assert not loaded.auto  # what was chosen is given now
     assert same(loaded.fit(data), model)
+
+
+def test_a_search_says_how_far_it_is_and_how_long_it_may_take(data, capsys):
+    made = tp.Recommender(**QUICK).fit(data, progress=True).facts_["automatic"]["trials"]
+    lines = [line for line in capsys.readouterr().err.splitlines() if " run " in line]
+    found = [
+        re.fullmatch(r".* run (\d+) of at most (\d+): .*; done in ([\d,]+) s at most", line) for line in lines
+    ]
+    assert [int(each[1]) for each in found] == list(range(1, len(made) + 1))
+    assert {int(each[2]) for each in found} == {int(found[0][2])}
+    assert len(made) <= int(found[0][2])
 
 
 def test_the_same_seed_chooses_the_same(data, model):
@@ -414,6 +426,10 @@ def test_a_budget_is_used(data, monkeypatch, epoch, limit):
     used, is_full = clock[0] + whole, (search.chosen["dim"], search.chosen["epochs"]) == (256, 40)
     assert used <= limit
     assert is_full or used >= 0.7 * limit
+    short = {
+        trial.parameters["epochs"] for trial in search.trials[1:-1]
+    }  # between the probe and the full run
+    assert short == {max(1, min(search._short().epochs, int(0.05 * limit / epoch)))}  # for that, one is timed
 
 
 def short_run(point, seconds):

@@ -420,6 +420,18 @@ def test_a_model_with_features_is_refused_at_once():
         check_retrainable(hybrid)
 
 
+def test_a_model_with_a_trend_is_updated(shop):
+    """A new fit would need the times of all events, which a model does not keep."""
+    liked = shop.model.seen_.to_table().to_pydict()
+    liked["time"] = [1_700_000_000 + n for n in range(len(liked["user"]))]
+    trend = tp.Trend(("1h",), (1.0,), own=0.5)
+    tp.Recommender(dim=8, epochs=5, auto=False, device="cpu", trend=trend).fit(liked).save(shop.path)
+    shop.add_visits()
+    assert retrain(shop.plan()).by == "update"
+    with pytest.raises(InputError, match="--retrain-by fit: this model has a trend"):
+        retrain(shop.plan(by="fit"))
+
+
 def test_a_rollback_while_a_candidate_is_trained_wins(shop, monkeypatch):
     shop.add_visits()
     retrain(shop.plan())

@@ -12,6 +12,7 @@ from asking import schema_of
 from services import clicks, integer_model, model, serve
 from truepair.serving.events.event import Kinds
 from truepair.serving.lists.served_model import ListRequest, read_items
+from truepair.serving.web.app import Service
 
 ARROW = "application/vnd.apache.arrow.stream"
 ITEMS = {"item": [f"i{i}" for i in range(24)], "price": list(range(24)), "shelf": [i % 3 for i in range(24)]}
@@ -363,3 +364,12 @@ def test_a_refusal_states_the_value_and_what_is_allowed(serve, model, path, body
     answer = serve(model).post(path, body)
     assert answer.status == (400 if isinstance(body, bytes) else 422)
     assert re.search(text, answer.json["error"]), answer.json["error"]
+
+
+def test_a_service_counts_events_by_the_feedback_of_its_model(tmp_path):
+    numbers = {"view": 1.0, "buy": 10.0, "return": -1.0}
+    rows = {"user": ["ann", "bob"], "item": ["tea", "jam"], "kind": ["view", "buy"]}
+    for options, kinds in (({"feedback": numbers}, numbers), ({"kind": False}, Kinds().numbers)):
+        service = Service(tp.Recommender(encoder="popular").fit(rows, **options), tmp_path / "events.sqlite")
+        assert service.kinds.numbers == kinds
+        service.close()

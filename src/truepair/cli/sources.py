@@ -137,8 +137,10 @@ class Reading:
             return prepared
         if test is None:
             from truepair.data.durations import moment_in
+            from truepair.data.split_recipes import clock_times
 
             found, at = self.interactions(source, progress), number_or_text(after)
+            clock_times(found, "--test-after")
             moment_in("--test-after", at, found)  # an error names the option
             return tp.split_temporal(found, at=at)
         if test != "given":

@@ -161,12 +161,13 @@ def read_alike(source: Source, known: Interactions, options: Json | None = None)
         try:
             return read_interactions(source, **rules)
         except InputError as error:
-            if not before:
+            kept = {name: value for name, value in (before or {}).items() if name not in (options or {})}
+            if not kept:
                 raise
-            shown = ", ".join(f"{name}={value!r:.60}" for name, value in before.items())
+            shown = ", ".join(f"{name}={value!r:.60}" for name, value in kept.items())
             raise InputError(
                 f"{error} This is read as the data of the fit were: {shown}. To change it, give "
-                f"{_undone(before)}."
+                f"{_undone(kept)}."
             ) from error
     own = found.origin.policy.reading
     if own is not None and before is not None:

@@ -240,6 +240,8 @@ def _events(log: Log) -> dict[str, Tensor]:
     counts = np.bincount(log.users, minlength=len(log.user_ids))
     found = {"starts": np.concatenate([[0], np.cumsum(counts)]), "items": log.items.astype(np.int32)}
     found |= {name: getattr(log, name) for name in _EVENTS if getattr(log, name) is not None}
+    if log.time_kind == "order" and "time" in found:
+        found["order"] = found.pop("time")
     return {f"events.{name}": torch.from_numpy(column.copy()) for name, column in found.items()}
 
 
@@ -254,6 +256,8 @@ def _log(tensors: Tensors, policy: Policy, seen: Interactions) -> Log | None:
         if (column := tensors.get(f"events.{name}")) is not None:
             kind = kind or (torch.int64 if column.dtype == torch.int64 else torch.float64)
             columns[name] = stored(f"events.{name}", tensors, kind, n).numpy()
+    if "events.order" in tensors:
+        columns |= {"time": stored("events.order", tensors, torch.int64, n).numpy(), "time_kind": "order"}
     if n and not 0 <= int(items.min()) <= int(items.max()) < seen.n_items:
         raise InputError(f"events.items has codes that are not among {seen.n_items} items.")
     users = np.repeat(np.arange(seen.n_users), counts.numpy())

@@ -137,7 +137,7 @@ def serve(args: ServeOptions, console: Console) -> None:
         state = versions.open()
         fitted = tp.Recommender.load(versions.path(state.current))
         if args.retrain is not None or args.retrain_events is not None:
-            check_retrainable(fitted)
+            check_retrainable(fitted, by)
         table = None if args.items is None else read_items(args.items, fitted.seen_.item_ids)
         second = None if args.beside is None else (args.beside.name, tp.Recommender.load(args.beside))
         visitors = None if demo is None else Visitors(demo.future)

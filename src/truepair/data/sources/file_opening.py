@@ -126,7 +126,8 @@ def _as_utf8(content: bytes, encoding: str, path: Path) -> bytes:
     except UnicodeDecodeError as error:
         if b"\0" in content[:HEAD] and not content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise InputError(
-                f"{path} is binary, and neither Parquet nor Arrow; give a table, such as a CSV file."
+                f"{path} is not a table: it is binary, and neither Parquet nor Arrow; give a table, such as "
+                "a CSV file."
             ) from error
         other = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "latin-1"
         line = content.count(b"\n", 0, error.start) + 1

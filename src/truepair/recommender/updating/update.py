@@ -27,7 +27,7 @@ from truepair.randomness import stream_key
 from truepair.recommender.fitting import Fitted, end_of, recorded, scorer_of, solve, tau_of
 from truepair.recommender.holdout import read_alike
 from truepair.recommender.model import Model
-from truepair.recommender.updating.merging import merged
+from truepair.recommender.updating.merging import continued, merged
 from truepair.recommender.updating.new_rows import Mask, with_new_rows
 from truepair.storage.types import Json, Source
 from truepair.training import FitResult, Job, fit
@@ -58,6 +58,8 @@ def updated(
     pairs, spec = read_alike(new, model.seen, options), model.spec
     if not len(pairs) and pairs.disliked is None:
         raise InputError("there are no new interactions to learn from; give at least one pair.")
+    if (latest := _latest(model)) is not None:
+        pairs = continued(pairs, latest)
     growth = grown(model, pairs)
     everything = growth.everything
     if spec.closed_form is not None:
@@ -95,6 +97,16 @@ def grown(model: Model, pairs: Interactions) -> Growth:
     trained_users = (users >= 0) & model.trained[users]
     trained_items = (items >= 0) & (model.popularity > 0)[items]
     return Growth(everything, users, items, trained_users, trained_items)
+
+
+def _latest(model: Model) -> float | None:
+    """The time of the last event, where the model keeps times of a clock."""
+    if model.recent is not None:
+        return model.recent.moment
+    log = model.seen.origin.log
+    if log is None or log.time is None or log.time_kind == "order" or not len(log):
+        return None
+    return float(np.asarray(log.time).max())
 
 
 def _later(known: Counts, new: Interactions, everything: Interactions) -> Counts:

@@ -50,13 +50,18 @@ class RetrainingPlan:
         check_number("--judge-margin", self.margin, 0, 1, open_high=True)
 
 
-def check_retrainable(model: Recommender) -> None:
-    """Raise if the service cannot retrain the model."""
+def check_retrainable(model: Recommender, by: By = "auto") -> None:
+    """Raise if the service cannot retrain the model in this way."""
     if model.spec_.encoder.learns_from_features:
         name = model.spec_.parameters()["encoder"]
         raise InputError(
             f"a model with encoder = {name!r} cannot be retrained by the service, which does not have its "
             "features; fit it with them, and leave out --retrain and --retrain-events."
+        )
+    if by == "fit" and model.spec_.trend is not None:
+        raise InputError(
+            "--retrain-by fit: this model has a trend, and the service does not have the times of its data; "
+            "leave it out, or use --retrain-by update."
         )
 
 
@@ -79,7 +84,7 @@ class _Round:
     def decide(self) -> Decision:
         """One round; the decision is on the disk when it is returned."""
         running = Recommender.load(self.versions.path(self.state.current))
-        check_retrainable(running)
+        check_retrainable(running, self.plan.by)
         with closing(open_store(self.plan.store, create=False)) as store, closing(store.reader()) as reader:
             events, forgotten = reader.table(), reader.forgotten_users()
         self.versions.attempt(len(events))
@@ -117,7 +122,8 @@ class _Round:
         """A candidate, and how it was trained."""
         assert data.learnt is not None
         is_much = data.new_pairs + learner.model_.new_pairs > MUCH * len(data.known)  # since the last fit
-        if self.plan.by != "fit" and not (self.plan.by == "auto" and is_much):
+        can_fit = learner.spec_.trend is None  # a model does not keep the times of its data
+        if self.plan.by != "fit" and not (self.plan.by == "auto" and is_much and can_fit):
             try:
                 return "update", learner.update(data.learnt)
             except InputError:

@@ -215,8 +215,9 @@ class AutomaticRetraining:
 
     def retrain(self, body: RetrainBody) -> Response:
         """Train and judge a candidate now."""
-        check_retrainable(self.service.served.recommender)
-        if not self.begin(RetrainingPlan(**{**vars(self.plan), **body.given()})):
+        plan = RetrainingPlan(**{**vars(self.plan), **body.given()})
+        check_retrainable(self.service.served.recommender, plan.by)
+        if not self.begin(plan):
             raise RefusalError(409, "a candidate is being trained already; wait for its decision.")
         return json_response({"training": True})
 
