@@ -85,6 +85,21 @@ def dense(what: str, matrix: Rows) -> Tensor:
     return matrix
 
 
+def all_stored(matrix: Tensor) -> sp.csr_array:
+    """A dense matrix as sparse rows that store every number, also 0."""
+    n, d = matrix.shape
+    values = matrix.detach().cpu().numpy().ravel()
+    return sp.csr_array((values, np.tile(np.arange(d), n), d * np.arange(n + 1)), shape=(n, d))
+
+
+def write_last_column(matrix: Rows, values: npt.NDArray[np.float32]) -> None:
+    """Replace the last column in place; sparse rows store it as their last number."""
+    if isinstance(matrix, sp.csr_array):
+        matrix.data[matrix.indptr[1:] - 1] = values
+    else:
+        matrix[:, -1] = torch.from_numpy(values).to(matrix)
+
+
 def by_columns(matrix: Tensor) -> Tensor:
     """The same matrix in column-major layout, so that products with sparse rows need no copy."""
     return matrix.T.contiguous().T
