@@ -7,10 +7,15 @@ import numpy as np
 import pytest
 
 import truepair as tp
+from retraining_worlds import Shop
 from services import serve
+from truepair.errors import InputError
 from truepair.models.trend import Counts, Trend
+from truepair.ranking.approximate.indexing import IndexChoice
 from truepair.serving.events.store import open_store
 from truepair.serving.page.browsing import add_page
+from truepair.serving.retraining.rounds import retrain
+from truepair.serving.retraining.versions import Versions
 from worlds import two_tastes
 
 DAY = 86_400
@@ -321,3 +326,42 @@ def test_processes_with_a_store_in_postgresql_count_the_same(serve, models, cloc
         client.service.follow()
         assert total(client) == {"i2": 1, "i3": 1}
     assert served(one, "u1") == served(other, "u1")
+
+
+@pytest.mark.parametrize(("by", "expected"), [("auto", "promoted"), ("fit", "retrain it by 'update'")])
+def test_a_model_with_a_trend_is_retrained_by_updates(tmp_path, by, expected):
+    shop = Shop(tmp_path, trend=Trend(("1d",), (1.0,)))
+    shop.time = START * 1_000_000
+    shop.add_visits()
+    if by == "fit":
+        with pytest.raises(InputError, match=expected):
+            retrain(shop.plan(by=by))
+        return
+    decision = retrain(shop.plan(by=by))
+    assert (decision.decision, decision.by) == (expected, "update")
+    candidate = tp.Recommender.load(Versions(shop.path).path(decision.version)).model_
+    assert candidate.recent.moment == shop.model.model_.recent.moment  # the events stay new to its counts
+
+
+def test_an_index_finds_what_trends_now(serve, clock):
+    pytest.importorskip("faiss")
+    random = np.random.default_rng(0)
+    table = {"user": random.integers(0, 60, 6000), "item": random.integers(0, 640, 6000)}
+    table["time"] = START - random.integers(0, 30 * DAY, 6000)
+    table["time"][0] = START
+    model = tp.Recommender(dim=8, epochs=2, auto=False, trend=Trend(("1d",), (0.05,))).fit(table)
+    client = serve(model, clock=clock, index=IndexChoice("ivf", 0.9))
+    assert client.service.served.indexing.kind == "ivf"
+    for burst in ([*range(10)], [*range(20, 60)]):
+        store(client, *(like(item, 1000 + k, NOW - 60 - k) for item in burst for k in range(20)))
+        hits = 0
+        for user in range(40):
+            found = client.get(f"/v1/users/{user}/recommendations?k=10").json["items"]
+            exact = {row["item"]: row["score"] for row in served(client, user, k=10)}
+            assert len({row["item"] for row in found}) == 10
+            shared = [row for row in found if row["item"] in exact]
+            assert [row["score"] for row in shared] == pytest.approx(
+                [exact[row["item"]] for row in shared], abs=1e-5
+            )
+            hits += len(shared)
+        assert hits >= 0.9 * 400

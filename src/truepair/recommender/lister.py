@@ -62,8 +62,9 @@ def known_users(
 ) -> ListedUsers:
     """Users by their codes in the model, -1 for an unknown one; `excluded`: items of some ids."""
     rows, known = np.maximum(codes, 0), model.seen
-    masks = [known if exclude_seen else None, known.dislikes]
-    parts = [Hidden.pairs_of(mask, codes) for mask in masks if mask is not None]
+    parts = [Hidden.pairs_of(known, codes)] if exclude_seen else []
+    if known.dislikes is not None:
+        parts.append(Hidden.pairs_of(known.dislikes, codes))
     if excluded:
         parts.append(Hidden.of([excluded.get(one, _NOTHING) for one in ids.to_pylist()]))
     hidden = Hidden.joined(parts, len(codes))

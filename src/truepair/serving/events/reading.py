@@ -209,7 +209,11 @@ class StoreReader(ABC):
 
 def by_kind(touched: Collection[tuple[str, str]]) -> dict[str, set[str]]:
     """ "user" and "item" -> the ids of each in pairs of these words and an id."""
-    return {kind: {id for what, id in touched if what == kind} for kind in ("user", "item")}
+    found: dict[str, set[str]] = {"user": set(), "item": set()}
+    for what, id in touched:
+        if what in found:
+            found[what].add(id)
+    return found
 
 
 def last_numbers(rows: Rows) -> dict[str, int]:

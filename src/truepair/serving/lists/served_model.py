@@ -19,6 +19,7 @@ from truepair.errors import InputError, StorageError
 from truepair.evaluation.metrics import Mask
 from truepair.evaluation.task import check_cold
 from truepair.models.factor_matrices import dot_rows
+from truepair.ranking.approximate.indexed_items import IndexedItems
 from truepair.ranking.approximate.indexing import IndexChoice, SampledUsers, index_items
 from truepair.ranking.prepared_items import PreparedItems
 from truepair.recommender import lists
@@ -151,10 +152,12 @@ class ServedModel:
             return
         with self._moving, suppress(StorageError):  # without the store, the trend stays as it is
             if (counts := self.live.moved(self.reader)) is not None:
-                model = self.model.with_recent(counts)
+                model, items = self.model.with_recent(counts), self.lister.by_scores
+                if isinstance(items, IndexedItems) and model.scorer.addition is not None:
+                    items = items.moved(model.scorer.addition.cpu().numpy()[self.exact.codes])
                 with self._slow, self._listing:
                     self.exact = self.exact.moved(dataclasses.replace(model, spec=self.exact.model.spec))
-                    self.lister = dataclasses.replace(self.exact, by_scores=self.indexing.items)
+                    self.lister = dataclasses.replace(self.exact, by_scores=items)
                     self.model = model
 
     def close(self) -> None:

@@ -117,6 +117,10 @@ class _Round:
         """A candidate, and how it was trained."""
         assert data.learnt is not None
         is_much = data.new_pairs + learner.model_.new_pairs > MUCH * len(data.known)  # since the last fit
+        if learner.spec_.trend is not None:  # pairs of the model and the store do not have all times
+            if self.plan.by == "fit":
+                raise InputError("a model with a trend is fitted from its data; retrain it by 'update'.")
+            is_much = False
         if self.plan.by != "fit" and not (self.plan.by == "auto" and is_much):
             try:
                 return "update", learner.update(data.learnt)
