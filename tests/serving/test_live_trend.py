@@ -264,7 +264,7 @@ def test_positions_have_no_live_trend(serve, clock):
     model = tp.Recommender(**MODELS["mf"], trend=Trend((20.0,), (1.0,))).fit(table)
     client = serve(model, clock=clock)
     store(client, *(like("i3", f"new{k}") for k in range(60)))
-    assert client.service.served.live is None
+    assert client.service.served.model.recent is model.model_.recent
     found = client.get("/v1/users/u1/recommendations?k=24").json["items"]
     same(found, model.recommend(["u1"], k=24).to_pylist())
 

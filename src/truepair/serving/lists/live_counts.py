@@ -17,6 +17,7 @@ from truepair.serving.id_texts import IdTexts
 
 _STEP = 1e-3  # of the shortest half-life: after that time the counts have faded by less than a thousandth
 _Times = npt.NDArray[np.float64]
+_NOTHING = np.empty(0, np.int64), np.empty(0)
 
 
 class LiveCounts:
@@ -26,33 +27,22 @@ class LiveCounts:
     """
 
     def __init__(
-        self, known: Counts, per_second: float, items: IdTexts, kinds: Kinds, clock: Callable[[], float]
+        self, known: Counts | None, items: IdTexts, kinds: Kinds, clock: Callable[[], float]
     ) -> None:
-        self._known, self._per_second, self._clock = known, per_second, clock
-        self._items, self._kinds = items, kinds
-        self._marks = (0, 0)
-        self._start()
-
-    @staticmethod
-    def of(
-        known: Counts | None, items: IdTexts, kinds: Kinds, clock: Callable[[], float]
-    ) -> LiveCounts | None:
-        """Of a model with these counts; None without a trend, and where times are not those of a clock."""
-        per_second = None if known is None else units_per_second(known.moment)
-        if known is None or per_second is None:
-            return None
-        return LiveCounts(known, per_second, items, kinds, clock)
-
-    def _start(self) -> None:
-        self._counts = self._known
-        self._last = 0  # the number of the last event that was read
-        self._coming: tuple[Codes, _Times] = np.empty(0, np.int64), np.empty(0)  # items and times after now
+        self._items, self._kinds, self._clock = items, kinds, clock
+        self._known = self._counts = known
+        self._per_second = None if known is None else units_per_second(known.moment)
+        self._marks, self._last = (0, 0), 0  # the number of the last event that was read
+        self._coming: tuple[Codes, _Times] = _NOTHING  # items and times after now
 
     def moved(self, reader: StoreReader) -> Counts | None:
-        """The counts as of now; None where they would be the same. One thread at a time."""
+        """The counts as of now; None where they would be the same, without a trend, and where times are not
+        those of a clock. One thread at a time."""
+        if self._known is None or self._counts is None or self._per_second is None:
+            return None
         marks = reader.marks()
         if marks[1] != self._marks[1]:
-            self._start()
+            self._counts, self._last, self._coming = self._known, 0, _NOTHING
         now = max(self._clock() * self._per_second, self._counts.moment)
         is_soon = now - self._counts.moment < _STEP * min(self._counts.lengths)
         if marks == self._marks and is_soon and not (self._coming[1] <= now).any():

@@ -103,9 +103,8 @@ class ServedModel:
         """Which version of the model file this is: `retraining.versions`."""
         self.users = IdTexts.of(model.seen.user_ids, "user")
         self.items = IdTexts.of(model.seen.item_ids, "item")
-        self.live = LiveCounts.of(model.recent, self.items, kinds, clock)
-        """What the trend follows; None: the model has none, or its times are not those of a clock."""
-        self.model = model if self.live is None else model.with_recent(model.recent)
+        self.live = LiveCounts(model.recent, self.items, kinds, clock)
+        self.model = model.with_recent(model.recent)
         """With the trend of the last `follow`. Its columns are its own: they are changed in place."""
         self.histories = UserHistories(model, self.users, self.items, kinds)
         self.facts = ItemFacts(self.items)
@@ -148,7 +147,7 @@ class ServedModel:
 
         The term of all items is computed beside the requests, which then wait while it is written.
         """
-        if self.live is None or self.reader is None:
+        if self.reader is None:
             return
         with self._moving, suppress(StorageError):  # without the store, the trend stays as it is
             if (counts := self.live.moved(self.reader)) is not None:
