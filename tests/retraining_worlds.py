@@ -31,7 +31,9 @@ def _fitted(name, settings):
     """The bytes of a model file of everybody's first four likes."""
     pairs = [(u, i) for u, items in tastes(N_USERS + 20).items() if u < N_USERS for i in items[:4]]
     model = tp.Recommender(**{"dim": 8, "epochs": 20, "auto": False, **dict(settings)})
-    model.fit({"user": [name(f"u{u}") for u, _ in pairs], "item": [name(f"i{i}") for _, i in pairs]})
+    table = {"user": [name(f"u{u}") for u, _ in pairs], "item": [name(f"i{i}") for _, i in pairs]}
+    times = {"time": [1_000_000_000 + n for n in range(len(pairs))]} if "trend" in dict(settings) else {}
+    model.fit(table | times)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.truepair"
         model.save(path)

@@ -229,3 +229,23 @@ def test_a_file_that_is_none_is_built_again(tmp_path):
     path.write_bytes(b"IxFI" + b"\xff" * 200)
     assert ivf.read_index(path, np.eye(3, dtype=np.float32), said.append) is None
     assert "built again" in said[0]
+
+
+def test_items_whose_last_number_has_risen_are_found(world, indexed):
+    users, items, hidden = world
+    moved = items.clone()
+    risen = np.random.default_rng(1).choice(N, 100, replace=False)
+    moved[risen, -1] += 3.0
+    exact = PreparedItems.of(items.clone())
+    found = dataclasses.replace(indexed.items, exact=exact).moved(moved[:, -1].numpy())
+    exact.write_last_column(moved[:, -1].numpy())
+    expected = PreparedItems.of(moved).top_k(users, 10, Hidden.of(hidden))
+    assert exact.top_k(users, 10, Hidden.of(hidden)).items.tolist() == expected.items.tolist()
+    lists = found.top_k(users, 10, Hidden.of(hidden))
+    assert (lists.items == expected.items).mean() > 0.9
+    assert all(len(set(row)) == 10 for row in lists.items.tolist())
+    assert np.isin(expected.items, risen).mean() > 0.8
+    back = found.moved(items[:, -1].numpy())
+    exact.write_last_column(items[:, -1].numpy())
+    again, before = (one.top_k(users, 10, Hidden.of(hidden)).items for one in (back, indexed.items))
+    assert (again == before).mean() > 0.95

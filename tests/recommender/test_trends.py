@@ -220,3 +220,13 @@ def test_updates_go_on_from_trained_vectors(world, tmp_path):
 def test_a_closed_form_has_no_vectors_for_what_users_did_lately(world):
     with pytest.raises(InputError, match=r"trend.own = 2.0 has no effect"):
         tp.Recommender(encoder="ease", trend=LATELY).fit(world)
+
+
+@pytest.mark.parametrize("encoder", ["ease", "itemknn"])
+def test_a_trend_changes_no_similarity(world, encoder):
+    plain, trending = (
+        tp.Recommender(encoder=encoder, trend=trend).fit(world) for trend in ("none", Trend(("2d",), (1.0,)))
+    )
+    items, users = (ids.ids[:5] for ids in (world.item_ids, world.user_ids))
+    assert trending.similar_items(items, k=7).equals(plain.similar_items(items, k=7))
+    assert trending.similar_users(users, k=7).equals(plain.similar_users(users, k=7))

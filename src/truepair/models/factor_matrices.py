@@ -29,7 +29,7 @@ def n_rows(matrix: Rows | npt.NDArray[np.generic]) -> int:
 
 def take_rows(matrix: Rows, codes: Codes) -> Rows:
     """These rows, in this order; the matrix itself if they are all of its rows."""
-    if len(codes) == n_rows(matrix) and (np.diff(codes) == 1).all():
+    if len(codes) == matrix.shape[0] and (np.diff(codes) == 1).all():
         return matrix
     return matrix[codes] if isinstance(matrix, sp.csr_array) else matrix[torch.from_numpy(codes)]
 
@@ -83,6 +83,21 @@ def dense(what: str, matrix: Rows) -> Tensor:
             f"{what} are sparse rows, which only closed forms and blends have; a dense matrix is needed here."
         )
     return matrix
+
+
+def all_stored(matrix: Tensor) -> sp.csr_array:
+    """A dense matrix as sparse rows that store every number, also 0."""
+    n, d = matrix.shape
+    values = matrix.detach().cpu().numpy().ravel()
+    return sp.csr_array((values, np.tile(np.arange(d), n), d * np.arange(n + 1)), shape=(n, d))
+
+
+def write_last_column(matrix: Rows, values: npt.NDArray[np.float32]) -> None:
+    """Replace the last column in place; sparse rows store it as their last number."""
+    if isinstance(matrix, sp.csr_array):
+        matrix.data[matrix.indptr[1:] - 1] = values
+    else:
+        matrix[:, -1] = torch.from_numpy(values).to(matrix)
 
 
 def by_columns(matrix: Tensor) -> Tensor:

@@ -23,7 +23,15 @@ from torch import Tensor
 
 from truepair.data.ids import Codes
 from truepair.errors import settle
-from truepair.models.factor_matrices import Rows, check_room, dot_rows, n_rows, take_rows
+from truepair.models.factor_matrices import (
+    Rows,
+    all_stored,
+    check_room,
+    dot_rows,
+    n_rows,
+    take_rows,
+    write_last_column,
+)
 
 Floats32 = np.ndarray[tuple[int], np.dtype[np.float32]]
 
@@ -56,7 +64,7 @@ class Scorer:
         weights = 0 if self.weights is None else int(self.weights.shape[1])
         return weights + self.dim + (self.addition is not None)
 
-    @property
+    @cached_property
     def addition(self) -> Tensor | None:
         """[n_items], the part of a score that is the same for all users: the term and the trend."""
         if self.term is None or self.trend is None:
@@ -83,13 +91,20 @@ class Scorer:
         if not others.shape[1]:
             return self.weights
         if isinstance(self.weights, sp.csr_array):
-            return sp.csr_array(sp.hstack([self.weights, sp.csr_array(others.cpu().numpy())], format="csr"))
+            return sp.csr_array(sp.hstack([self.weights, all_stored(others)], format="csr"))
         n, device = len(self.items), self.weights.device
         what = f"A blend with EASE over {n:,} items"
         check_room(what, 4 * n * self.width, device, "train without blend='ease'")
         joined = torch.cat([self.weights.T, others.to(device).T]).T  # by columns, for sparse rows
         settle(self, weights=joined[:, :n])  # they are in memory once
         return joined
+
+    def take_columns(self, former: Scorer) -> None:
+        """Have the columns of the same scorer at another moment, changed in place, as its own: a copy of the
+        items for each moment would take as long as to make them ready."""
+        assert self.addition is not None
+        write_last_column(former.columns, self.addition.cpu().numpy())
+        self.__dict__["columns"] = former.columns
 
     @cached_property
     def trained_columns(self) -> Tensor:

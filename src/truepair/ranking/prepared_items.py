@@ -14,7 +14,7 @@ import torch
 
 from truepair.data.ids import Codes
 from truepair.errors import InputError
-from truepair.models.factor_matrices import Rows, n_rows
+from truepair.models.factor_matrices import Rows, n_rows, write_last_column
 from truepair.randomness import random_order
 from truepair.ranking.hidden import Hidden, read_only
 from truepair.ranking.torch_top_k import rank_in_blocks
@@ -79,6 +79,15 @@ class PreparedItems:
         from truepair.ranking.compiled_top_k import Strips, in_strips  # it loads Numba
 
         return Strips(in_strips(dense_rows(self.items), self.order), self.listed, self.column)
+
+    def write_last_column(self, values: npt.NDArray[np.float32]) -> None:
+        """Replace the last number of each row, in place; nothing may be ranked meanwhile."""
+        write_last_column(self.items, values)
+        if self.strips is not None:
+            last = self.strips.vectors[
+                :, self.items.shape[1] - 1
+            ]  # in the order of columns, and then padding
+            last[:] = np.pad(values[self.order], (0, last.size - len(values))).reshape(last.shape)
 
     def top_k(
         self, users: Rows, k: int, hidden: Hidden, rows: Codes | None = None, block: int | None = None

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import scipy.sparse as sp
 import torch
@@ -61,8 +62,9 @@ def known_users(
 ) -> ListedUsers:
     """Users by their codes in the model, -1 for an unknown one; `excluded`: items of some ids."""
     rows, known = np.maximum(codes, 0), model.seen
-    masks = [known if exclude_seen else None, known.dislikes]
-    parts = [Hidden.pairs_of(mask, codes) for mask in masks if mask is not None]
+    parts = [Hidden.pairs_of(known, codes)] if exclude_seen else []
+    if known.dislikes is not None:
+        parts.append(Hidden.pairs_of(known.dislikes, codes))
     if excluded:
         parts.append(Hidden.of([excluded.get(one, _NOTHING) for one in ids.to_pylist()]))
     hidden = Hidden.joined(parts, len(codes))
@@ -100,10 +102,19 @@ class Lister:
         items = take_rows(model.scorer.columns, codes)
         if isinstance(items, Tensor) and is_worth_a_gpu(n_users, items, model.device):
             items = items.to(model.device)
-        appeal = model.appeal[codes]
-        shares = (appeal / (appeal.sum() or 1)).astype(np.float32)[:, None]
+        shares = _shares(model, codes)[:, None]
         by_scores, by_popularity = (PreparedItems.of(rows, codes, len(listed)) for rows in (items, shares))
         return Lister(model, codes, by_scores, by_popularity, reranking, explanation)
+
+    def moved(self, model: Model) -> Lister:
+        """The same with the model of another moment. What is prepared is changed in place: this one cannot be
+        used any more, and nothing may be listed meanwhile."""
+        model.scorer.take_columns(self.model.scorer)
+        assert model.scorer.addition is not None
+        assert isinstance(self.by_scores, PreparedItems)
+        self.by_scores.write_last_column(model.scorer.addition.cpu().numpy()[self.codes])
+        self.by_popularity.write_last_column(_shares(model, self.codes))
+        return replace(self, model=model)
 
     def top_k(self, users: ListedUsers, k: int, never: Codes = _NOTHING) -> TopK:
         """The best items of each user, in codes of the model; `never` are codes that nobody gets."""
@@ -133,6 +144,12 @@ class Lister:
             place = np.where(users.popular, -1, np.arange(len(items)))[rows]
             columns |= self.explanation.columns(users.rows, users.seen, place, codes, own)
         return pa.table(columns)
+
+
+def _shares(model: Model, codes: Codes) -> npt.NDArray[np.float32]:
+    """How much users without a trained row get each of these items, in total 1."""
+    appeal = model.appeal[codes]
+    return np.asarray(appeal / (appeal.sum() or 1), np.float32)
 
 
 def stacked(rows: Sequence[Rows]) -> Rows:

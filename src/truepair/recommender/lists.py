@@ -175,7 +175,8 @@ class Neighbours:
         scorer, ids = self.model.scorer, self.model.seen.item_ids
         among = self.model.listed if among is None else among
         codes = _trained_codes("item", ids, items, among)
-        rows: Rows = self._directions if scorer.dim else scorer.columns
+        rows = self._directions if scorer.dim else scorer.weights
+        assert rows is not None
         directions = rows if scorer.dim else sp.csr_array(sp.eye_array(len(ids), dtype=np.float32))
         return _similar("item", take_rows(rows, codes), directions, ids, codes, among, k)
 
@@ -184,7 +185,9 @@ class Neighbours:
         self._check_differences("users")
         scorer, ids, trained = self.model.scorer, self.model.seen.user_ids, self.model.trained
         codes = _trained_codes("user", ids, users, trained)
-        directions = unit_rows(scorer.users if scorer.dim else scorer.rows())
+        rows = scorer.users if scorer.dim else scorer.history
+        assert rows is not None
+        directions = unit_rows(rows)
         return _similar("user", take_rows(directions, codes), directions, ids, codes, trained, k)
 
     def _check_differences(self, what: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -66,6 +66,27 @@ class IndexedItems:
     levels: tuple[Level, ...] = ()
     recall: float = 1.0
     """The share of the exact lists of users that its lists had when it was measured."""
+    last: Floats | None = None
+    """[n], the last number of each item in the index, if it was another one; None: as it is in `exact`."""
+
+    def moved(self, now: Floats) -> IndexedItems:
+        """The same for items whose last number is this one soon, when it is written to `exact`.
+
+        The index keeps its own: the items of the tail that have risen most are searched with the head, too.
+        """
+        last = self._rows[:, -1].copy() if self.last is None else self.last
+        tail = self.split.tail
+        risen = tail[np.argsort(last[tail] - now[tail], kind="stable")[: len(last) // _HEAD]]
+        head = np.setdiff1d(np.arange(len(last)), np.setdiff1d(tail, risen))
+        rows = self._rows[head]
+        rows[:, -1] = now[head]
+        items = PreparedItems.of(torch.from_numpy(rows)) if len(head) else None
+        return replace(self, split=HeadAndTail(head, tail, items), last=last)
+
+    @cached_property
+    def _in_both(self) -> Mask:
+        """Whether each row is in the head and in the tail."""
+        return np.bincount(np.concatenate([self.split.head, self.split.tail]), minlength=len(self._rows)) > 1
 
     @cached_property
     def _rows(self) -> Floats:
@@ -112,6 +133,8 @@ class IndexedItems:
         wanted = min(count, len(split.tail))
         places = search(self.index, unit_users(rows), wanted, effort, among)
         found: Codes = np.where(places >= 0, split.tail[places], -1)
+        if self.last is not None:
+            found[self._in_both[found]] = -1
         if split.head_items is None:
             return found
         never = _NOTHING if allowed is None else np.flatnonzero(~allowed[split.head])

@@ -108,7 +108,8 @@ def reranking_of(
             raise InputError(
                 "diversify needs vectors, and encoder 'popular' has none; use 'mf', or set quota."
             )
-        rows: Rows = scorer.items if scorer.dim else scorer.columns
+        rows = scorer.items if scorer.dim else scorer.weights
+        assert rows is not None
         similarity = _cosines(take_rows(rows, candidates), wide=not scorer.dim)
     place = np.full(model.seen.n_items, -1)
     place[candidates] = np.arange(len(candidates))

@@ -125,7 +125,7 @@ class PostgresqlReader(StoreReader):
     def __init__(self, connections: Connections, watcher: Watcher) -> None:
         self._connections, self._watcher = connections, watcher
         self._pinned = threading.local()  # the connection of a snapshot
-        self._changes = watcher.subscribe()
+        watcher.subscribe(self)
 
     def rows(self, query: str, values: Values = ()) -> list[Row]:
         """The rows of a query."""
@@ -148,8 +148,8 @@ class PostgresqlReader(StoreReader):
 
     def changed(self) -> dict[str, set[str]]:
         """What changed since the last call; nothing is asked of the server."""
-        return self._changes.take()
+        return self._watcher.take(self)
 
     def close(self) -> None:
         """Listen no more."""
-        self._watcher.unsubscribe(self._changes)
+        self._watcher.unsubscribe(self)

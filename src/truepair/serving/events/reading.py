@@ -14,6 +14,8 @@ from truepair.serving.events.records import Record, Row, read_record, what_of
 Values = Sequence[object]  # of the placeholders of a query
 Rows = Callable[[str, Values], list[Row]]  # of a query
 LARGEST = 2**63 - 1
+DELETED = "deleted"
+"""What a change is about if events were deleted; its id is empty."""
 _BATCH = 65_536  # rows that are read at a time
 _MARKS = 500  # users in one query
 SCHEMA = pa.schema(
@@ -183,6 +185,23 @@ class StoreReader(ABC):
         query = "SELECT 1 FROM items WHERE item = ? AND (hidden = 1 OR deleted = 1)"
         return bool(self.rows(query, (item,)))
 
+    def marks(self) -> tuple[int, int]:
+        """Numbers that grow when an event is stored, and when events are deleted."""
+        queries = ("SELECT max(number) FROM events", "SELECT number FROM changes WHERE what = ? AND id = ''")
+        stored, deleted = self.rows(queries[0]), self.rows(queries[1], (DELETED,))
+        return int(stored[0][0] or 0), int(deleted[0][0]) if deleted else 0
+
+    def since(self, moment: int, after: int) -> Iterator[list[Row]]:
+        """Rows of (number, item, kind, weight, time) of the events not before a moment (µs) that came after
+        the event of this number, in order of arrival, some thousand at a time."""
+        query = f"""
+            SELECT number, item, kind, weight, time FROM events
+            WHERE number > ? AND time >= ? ORDER BY number LIMIT {_BATCH}
+        """
+        while rows := self.rows(query, (after, moment)):
+            yield rows
+            after = rows[-1][0]
+
     def forgotten_users(self) -> set[str]:
         """All users who were deleted once."""
         return {user for (user,) in self.rows('SELECT "user" FROM users WHERE forgotten = 1')}
@@ -190,7 +209,11 @@ class StoreReader(ABC):
 
 def by_kind(touched: Collection[tuple[str, str]]) -> dict[str, set[str]]:
     """ "user" and "item" -> the ids of each in pairs of these words and an id."""
-    return {kind: {id for what, id in touched if what == kind} for kind in ("user", "item")}
+    found: dict[str, set[str]] = {"user": set(), "item": set()}
+    for what, id in touched:
+        if what in found:
+            found[what].add(id)
+    return found
 
 
 def last_numbers(rows: Rows) -> dict[str, int]:

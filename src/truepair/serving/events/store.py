@@ -111,7 +111,9 @@ class EventReader(StoreReader):
         """What changed since the last call: "user": whose histories, "item": items whose records."""
         with _explained(self.path):
             version = self._data_version()
-            touched = [] if version == self._version else changes_after(self.rows, self._last)
+            if version == self._version:
+                return {"user": set(), "item": set()}
+            touched = changes_after(self.rows, self._last)
         self._version = version
         return by_kind(touched)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection
 from contextlib import suppress
 
 import psycopg
@@ -17,33 +17,12 @@ _LOOK = 1.0  # seconds between looks without a notification
 _AGAIN = 0.25  # seconds between tries to connect
 
 
-class Changes:
-    """What changed since the last look."""
-
-    def __init__(self, away: threading.Event, name: str) -> None:
-        self._away, self._name = away, name
-        self._lock, self._touched = threading.Lock(), set[tuple[str, str]]()
-
-    def add(self, touched: Iterable[tuple[str, str]]) -> None:
-        """Keep them until the next look."""
-        with self._lock:
-            self._touched.update(touched)
-
-    def take(self) -> dict[str, set[str]]:
-        """The ids that changed, once; StorageError while it cannot be known."""
-        with self._lock:
-            found, self._touched = self._touched, set()
-        if not found and self._away.is_set():
-            raise StorageError(f"the store {self._name} does not answer.")
-        return by_kind(found)
-
-
 class Watcher:
     """Waits for notifications of writers; sets and clears `Connections.away`."""
 
     def __init__(self, pool: Connections) -> None:
         self._connections = pool
-        self._subscribers: set[Changes] = set()
+        self._touched: dict[object, set[tuple[str, str]]] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         with pool.connection() as connection:
@@ -52,23 +31,29 @@ class Watcher:
         self._thread = threading.Thread(target=self._watch, daemon=True, name="truepair-store")
         self._thread.start()
 
-    def subscribe(self) -> Changes:
-        """What changes from now on."""
-        changes = Changes(self._connections.away, self._connections.name)
+    def subscribe(self, reader: object) -> None:
+        """Keep for this reader what changes from now on."""
         with self._lock:
-            self._subscribers.add(changes)
-        return changes
+            self._touched[reader] = set()
 
-    def unsubscribe(self, changes: Changes) -> None:
-        """Keep nothing more for this one."""
+    def unsubscribe(self, reader: object) -> None:
+        """Keep nothing more for this reader."""
         with self._lock:
-            self._subscribers.discard(changes)
+            self._touched.pop(reader, None)
 
-    def tell(self, touched: Iterable[tuple[str, str]]) -> None:
-        """Tell all subscribers."""
+    def tell(self, touched: Collection[tuple[str, str]]) -> None:
+        """Keep it for all readers."""
         with self._lock:
-            for changes in self._subscribers:
-                changes.add(touched)
+            for kept in self._touched.values():
+                kept.update(touched)
+
+    def take(self, reader: object) -> dict[str, set[str]]:
+        """The ids that changed, once; StorageError while it cannot be known."""
+        with self._lock:
+            found, self._touched[reader] = self._touched[reader], set()
+        if not found and self._connections.away.is_set():
+            raise StorageError(f"the store {self._connections.name} does not answer.")
+        return by_kind(found)
 
     def _watch(self) -> None:
         while not self._stopped.is_set():
@@ -86,7 +71,7 @@ class Watcher:
         while not self._stopped.is_set():
             with self._connections.deadlines.within(connection, READING):
                 self.tell(changes_after(rows_of(connection), self._last))
-            self._connections.away.clear()  # after the subscribers know what they missed
+            self._connections.away.clear()  # after the readers know what they missed
             for _ in connection.notifies(timeout=_LOOK, stop_after=1):
                 pass
 

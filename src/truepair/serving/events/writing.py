@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from truepair.serving.events.event import Event
-from truepair.serving.events.reading import StoreReader, Values
+from truepair.serving.events.reading import DELETED, StoreReader, Values
 from truepair.serving.events.records import ItemRecord, Row, UserRecord, stored, what_of
 
 _VALUES = '("user", item, kind, weight, time, id, value, comment)'
@@ -106,7 +106,7 @@ class StoreWriter(ABC):
             keys = {event[:3] for event in events}
             statement = 'DELETE FROM events WHERE "user" = ? AND item = ? AND kind = ?'
             if transaction.do_all(statement, sorted(keys)):
-                _log(transaction, "user", users)
+                _deleted(transaction, users)
             return put_events(transaction, list({event[:3]: event for event in events}.values()))
 
     def delete_feedback(self, user: str, item: str, kind: str | None = None) -> int:
@@ -117,7 +117,7 @@ class StoreWriter(ABC):
         with self.writing() as transaction:
             done = transaction.do(statement, values)
             if done:
-                _log(transaction, "user", [user])
+                _deleted(transaction, [user])
             return done
 
     # --- items and users ---------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class StoreWriter(ABC):
             transaction.do("DELETE FROM events WHERE item = ?", (item,))
             found = transaction.do("DELETE FROM items WHERE item = ? AND deleted = 0", (item,))
             transaction.do("INSERT INTO items (item, deleted) VALUES (?, 1) ON CONFLICT DO NOTHING", (item,))
-            _log(transaction, "user", [user for (user,) in users])
+            _deleted(transaction, [user for (user,) in users])
             _log(transaction, "item", [item])
             return bool(found)
 
@@ -162,7 +162,7 @@ class StoreWriter(ABC):
             found = transaction.do('DELETE FROM users WHERE "user" = ? AND deleted = 0', (user,))
             transaction.do('DELETE FROM users WHERE "user" = ?', (user,))
             transaction.do('INSERT INTO users ("user", deleted, forgotten) VALUES (?, 1, 1)', (user,))
-            _log(transaction, "user", [user])
+            _deleted(transaction, [user])
             return bool(found)
 
 
@@ -205,6 +205,12 @@ def _make_known(transaction: Transaction, users: Iterable[str], items: Iterable[
         )
         made = [one for one in sorted(ids) if transaction.do(statement, (one,))]
         _log(transaction, id.strip('"'), made)
+
+
+def _deleted(transaction: Transaction, users: Iterable[str]) -> None:
+    """Have all readers notice that events of these users were deleted."""
+    _log(transaction, "user", users)
+    _log(transaction, DELETED, [""])
 
 
 def _log(transaction: Transaction, what: str, ids: Iterable[str]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from truepair.errors import InputError, StorageError
 from truepair.evaluation.metrics import Mask
 from truepair.evaluation.task import check_cold
 from truepair.models.factor_matrices import dot_rows
+from truepair.ranking.approximate.indexed_items import IndexedItems
 from truepair.ranking.approximate.indexing import IndexChoice, SampledUsers, index_items
 from truepair.ranking.prepared_items import PreparedItems
 from truepair.recommender import lists
@@ -30,6 +32,7 @@ from truepair.serving.id_texts import IdTexts, escaped
 from truepair.serving.limits import Limits
 from truepair.serving.lists.histories import UserHistories
 from truepair.serving.lists.item_facts import ItemFacts
+from truepair.serving.lists.live_counts import LiveCounts
 from truepair.serving.refusals import RefusalError
 from truepair.storage.types import Json, Table
 
@@ -92,18 +95,21 @@ class ServedModel:
         kinds: Kinds,
         items: pa.Table | None = None,
         index: IndexChoice | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         model = recommender.model_
-        self.recommender, self.model = recommender, model
-        self.limits, self.item_table = limits, items
+        self.recommender, self.limits, self.item_table = recommender, limits, items
         self.version = 0
         """Which version of the model file this is: `retraining.versions`."""
         self.users = IdTexts.of(model.seen.user_ids, "user")
         self.items = IdTexts.of(model.seen.item_ids, "item")
+        self.live = LiveCounts(model.recent, self.items, kinds, clock)
+        self.model = model.with_recent(model.recent)
+        """With the trend of the last `follow`. Its columns are its own: they are changed in place."""
         self.histories = UserHistories(model, self.users, self.items, kinds)
         self.facts = ItemFacts(self.items)
         self.neighbours = lists.Neighbours(model)
-        self.exact = Lister.of(dataclasses.replace(model, spec=model.spec.varied(device="cpu")))
+        self.exact = Lister.of(dataclasses.replace(self.model, spec=model.spec.varied(device="cpu")))
         assert isinstance(self.exact.by_scores, PreparedItems)
         codes = np.flatnonzero(model.trained)
         codes = np.sort(np.random.default_rng(0).permutation(codes)[:_MEASURED])
@@ -111,7 +117,8 @@ class ServedModel:
         self.indexing = index_items(self.exact.by_scores, measured, index or IndexChoice())
         """The items, with an index or without, and a sentence about it."""
         self.lister = dataclasses.replace(self.exact, by_scores=self.indexing.items)
-        self._slow, self._noticing = threading.Lock(), threading.Lock()  # one large request at a time
+        self._slow, self._listing = threading.Lock(), threading.Lock()  # one large request at a time
+        self._noticing, self._moving = threading.Lock(), threading.Lock()
         self.reader: StoreReader | None = None
         self._warm_up()
 
@@ -119,6 +126,7 @@ class ServedModel:
         """Count what this store says; while it does not answer, what the model before knew of items."""
         self.facts.attach(reader, None if former is None else former.facts)
         self.reader = self.histories.reader = reader
+        self.follow()
 
     def refresh(self) -> None:
         """Notice what changed in the store since the last call. If it does not answer, lists go on."""
@@ -133,6 +141,23 @@ class ServedModel:
                     self.facts.update(self.reader, changed["item"])
             except StorageError:
                 self.histories.store_failures += 1
+
+    def follow(self) -> None:
+        """Move the trend on to now, with the new events of the store.
+
+        The term of all items is computed beside the requests, which then wait while it is written.
+        """
+        if self.reader is None:
+            return
+        with self._moving, suppress(StorageError):  # without the store, the trend stays as it is
+            if (counts := self.live.moved(self.reader)) is not None:
+                model, items = self.model.with_recent(counts), self.lister.by_scores
+                if isinstance(items, IndexedItems) and model.scorer.addition is not None:
+                    items = items.moved(model.scorer.addition.cpu().numpy()[self.exact.codes])
+                with self._slow, self._listing:
+                    self.exact = self.exact.moved(dataclasses.replace(model, spec=self.exact.model.spec))
+                    self.lister = dataclasses.replace(self.exact, by_scores=items)
+                    self.model = model
 
     def close(self) -> None:
         """Read the store no more."""
@@ -160,6 +185,20 @@ class ServedModel:
         with suppress(InputError):  # a model without vectors cannot diversify
             self.recommend([user], {"k": 1, "diversify": 0.5, "explain": True})
 
+    def trending(self, k: int) -> tuple[str | float | None, list[tuple[int, float]]]:
+        """The half-life with the largest weight, and the items whose share of the events has grown most by
+        it: their codes, and how many times as likely they are as over all time. None without a trend."""
+        trend, recent = self.model.spec.trend, self.model.recent
+        if trend is None or recent is None:
+            return None, []
+        which = int(np.argmax(trend.weights))
+        shares, times = np.exp(recent.features()[[0, 1 + which]])
+        times[~self.model.listed] = times[self.facts.hidden] = 0
+        best = np.argsort(shares * (1 - times), kind="stable")[:k]
+        return trend.half_lives[which], [
+            (code, float(times[code])) for code in best.tolist() if times[code] > 1
+        ]
+
     # --- plain lists: many requests, one product ---------------------------------------------------------
 
     def plain_lists(self, asked: Sequence[ListRequest]) -> list[PlainList]:
@@ -168,7 +207,8 @@ class ServedModel:
         users, lengths = zip(*asked, strict=True)
         known = self.histories.of(users)
         block = self.histories.listed(known, self.users.find(users), pa.nulls(len(users)))
-        best = self.lister.top_k(block, max(lengths), self.facts.hidden)
+        with self._listing:
+            best = self.lister.top_k(block, max(lengths), self.facts.hidden)
         found = []
         for row, (user, k) in enumerate(asked):
             basis = POPULARITY if block.popular[row] else EVENTS if known[row] else MODEL

@@ -80,6 +80,12 @@ class ItemsAnswer(CardsAnswer):
     of: int
 
 
+class TrendingAnswer(CardsAnswer):
+    """Items that are more popular lately than over all time."""
+
+    half_life: str | float | None
+
+
 class TitlesBody(RequestBody):
     """Items whose titles are asked for."""
 
@@ -176,6 +182,7 @@ class Browsing:
         router = CheckedRouter(self.service.gate)
         router.add("GET", "/v1/users", self.find_users, "read", UsersAnswer)
         router.add("GET", "/v1/items", self.find_items, "read", ItemsAnswer)
+        router.add("GET", "/v1/trending", self.trending, "read", TrendingAnswer)
         router.add("POST", "/v1/titles", self.titles, "read", CardsAnswer, example={"items": ["ITEM"]})
         router.add("GET", "/v1/users/{id:path}/lists", self.compared, "read", ComparedAnswer)
         router.add("GET", "/v1/users/{id:path}", self.user, "read", UserAnswer)
@@ -199,6 +206,14 @@ class Browsing:
         catalogue = self.catalogue(served)
         codes = catalogue.find("items", query, limit).tolist()
         return json_response({"items": catalogue.cards(codes), "of": served.model.seen.n_items})
+
+    def trending(self, k: K = 10) -> Response:
+        """What trends now: items whose share of the events has grown most, and how many times."""
+        served = self.service.served
+        half_life, found = served.trending(check_whole("k", k, 1, self.service.limits.k))
+        catalogue, names = self.catalogue(served), served.items.names
+        items = [catalogue.card(names[code], times=round(times, 2)) for code, times in found]
+        return json_response({"half_life": half_life, "items": items})
 
     def titles(self, body: TitlesBody) -> Response:
         """Titles and pictures of items."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +30,7 @@ from truepair.storage.versions import package_version
 
 K = Annotated[int, Query(ge=1)]
 """How many items a list has."""
+_PAUSE = 1.0  # seconds between two looks at what is popular now
 GATHERED, GATHER_SECONDS = 64, 0.001
 """Requests in one product at most, and how long the first one waits for others."""
 _SHOWN = (
@@ -54,8 +57,10 @@ class Service:
         index: IndexChoice | None = None,
         rate: float | None = None,
         name: str = "model",
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        self.name = name
+        self.name, self.clock = name, clock
+        self._models: weakref.WeakSet[ServedModel] = weakref.WeakSet()
         feedback = recommender.reading_.get("feedback")
         self.kinds = kinds or (Kinds(feedback) if feedback else Kinds())
         self.limits, self.tokens = limits or Limits(), tokens or Tokens()
@@ -81,17 +86,37 @@ class Service:
         """Whether there is a log of decisions: in a service that retrains its model."""
         self.closing: list[Callable[[], object]] = []
         """What is called first when the service ends."""
+        self._ending = threading.Event()
+        self._following = threading.Thread(target=self._follow, name="trend", daemon=True)
+        self._following.start()
 
     def prepared(
         self, recommender: Recommender, former: ServedModel | None = None, with_index: bool = True
     ) -> ServedModel:
         """A model made ready to be served, which takes seconds, or minutes with an index."""
         index = self.index if with_index else IndexChoice(EXACT)
-        made = ServedModel(recommender, self.limits, self.kinds, self.items, index)
+        made = ServedModel(recommender, self.limits, self.kinds, self.items, index, self.clock)
         reader = self.store.reader()
         weakref.finalize(made, reader.close).atexit = False
         made.attach(reader, former)
+        self._models.add(made)
         return made
+
+    def _follow(self) -> None:
+        """Keep the trends of all models those of now, in a twentieth of the time at most."""
+        pause = _PAUSE
+        while not self._ending.wait(pause):
+            started = time.monotonic()
+            try:
+                self.follow()
+            except Exception as error:  # no memory: the service goes on
+                self.log.failed("trend", error)
+            pause = max(_PAUSE, 20 * (time.monotonic() - started))
+
+    def follow(self) -> None:
+        """Move the trend of all models on to now."""
+        for served in list(self._models):
+            served.follow()
 
     def swap(self, recommender: Recommender, version: int) -> None:
         """Serve another model from the next request on; those that run end with the model they have."""
@@ -104,6 +129,8 @@ class Service:
 
     def close(self) -> None:
         """Finish what is running, and close the store."""
+        self._ending.set()
+        self._following.join()
         for close in self.closing:
             close()
         self.lists_together.close()

@@ -71,7 +71,7 @@ class CheckedRoute(APIRoute):
         is_list = query == {"k"} and field is None and request_name
 
         async def handle(request: Request) -> Response:
-            if self.right is not None and self.gate.tokens:
+            if self.right is not None and self.gate.tokens.kinds:
                 self.gate.tokens.check(credentials(request.headers), self.right)
             if not self.any_query:
                 for name in request.query_params:

@@ -28,18 +28,29 @@ async function mapInto(place, signal, id, near) {
   }
 }
 
+function trendingNow({ items, half_life: halfLife }) {
+  const times = (card) => h("p", { class: "why" }, `${number(card.times, 1)} times as likely as over all time`);
+  return box(
+    "Trending now",
+    h("p", { class: "under" }, `By events that count half as much after ${halfLife}.`),
+    rows("Trending now", items.map((card, at) => row(card, { rank: at + 1, remark: times(card) }))),
+  );
+}
+
 async function start(page, signal) {
   const place = h("div", {}, skeleton(8, "Drawing the map"));
   const top = h("div", {}, skeleton(8));
+  const trending = h("div", {});
   put(
     page,
     h("h1", {}, "Item"),
     h("p", { class: "lead" }, "Look at the catalogue as the model sees it: what is alike is near."),
     field(),
-    h("div", { class: "split wide" }, box("Map of the catalogue", place), box("Most popular", top)),
+    h("div", { class: "split wide" }, box("Map of the catalogue", place), h("div", { class: "stack" }, trending, box("Most popular", top))),
   );
   const mapped = mapInto(place, signal);
-  const { items } = await ask("/v1/items?limit=12", { signal });
+  const [{ items }, now] = await Promise.all([ask("/v1/items?limit=12", { signal }), ask("/v1/trending?k=8", { signal })]);
+  if (now.items.length) put(trending, trendingNow(now));
   const best = Math.max(...items.map((card) => card.people), 0);
   put(top, rows("Most popular items", items.map((card, at) => row(card, { rank: at + 1, end: score(card.people, best, "Users") }))));
   await mapped;
