@@ -15,6 +15,7 @@ from truepair.models.encoders import StartedEncoder
 from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
 from truepair.sampling import Matrices
+from truepair.sampling.draws import epoch_batches
 from truepair.training.dislikes import with_dislikes
 from truepair.training.job import EpochTotals, Job
 from truepair.training.settings import Settings
@@ -31,17 +32,16 @@ StepLosses = tuple[Tensor, Tensor | None, *tuple[Tensor, ...]]
 class ModuleTrainer(ABC):
     """The model and its optimizer, and epochs of steps; a subclass defines the batches and the step."""
 
+    entries: Tensor  # the anchors, or the users, of which each step takes `batch_size`
     work = math.inf  # of a step on the CPU, where it is counted
 
-    def __init__(self, job: Job) -> None:
-        self.job = with_dislikes(job)
+    def __init__(self, job: Job, model: StartedEncoder | None = None) -> None:
+        """`model` has the first parameters; by default those that the encoder starts with."""
+        self.job = job if job.interactions.disliked is None else with_dislikes(job)
         self.device = job.settings.torch_device()
-        self.model = self.started()
+        start = job.encoder.start
+        self.model = start(job.interactions, job.settings.seed, self.device) if model is None else model
         self.optimizer = self.optimizer_of(self.model.parameters())
-
-    def started(self) -> StartedEncoder:
-        """The model with its first parameters."""
-        return self.job.encoder.start(self.job.interactions, self.job.settings.seed, self.device)
 
     def optimizer_of(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """The optimizer of the settings for these parameters."""
@@ -52,9 +52,15 @@ class ModuleTrainer(ABC):
         kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.SGD
         return kind(parameters, lr=rate, weight_decay=decay, fused=True)
 
-    @abstractmethod
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch."""
+        return math.ceil(len(self.entries) / self.job.settings.batch_size)
+
     def batches(self, epoch: int) -> Generator[Tensor]:
         """The anchors, or the users, of each step of an epoch."""
+        settings = self.job.settings
+        return epoch_batches(self.entries, settings.seed, epoch, settings.batch_size)
 
     @abstractmethod
     def train_step(self, batch: Tensor, key: int) -> StepLosses:
@@ -157,11 +163,12 @@ def l2_penalty(
     counts: Tensor | None = None,
     items: Tensor | None = None,
     n_entries: Tensor | float = 1.0,
-) -> Tensor | float:
+) -> Tensor:
     """½·l2·‖e‖² of every vector that a data entry touches, mean over the entries.
 
     users [B] have `counts` [B] entries each (None: one), or entries of these weights. An entry touches its
     row of `items` [B, C]; without `items`, the whole catalogue, so that the mean is the sum over all items.
+    Only for settings with `has_l2`.
     """
     terms = []
     if settings.l2_users:
@@ -173,7 +180,7 @@ def l2_penalty(
             squares = F.embedding(items, model.item).square()  # [B, C, d]
             total = squares.sum() if counts is None else (squares.sum(dim=(1, 2)) * counts).sum()
             terms.append(settings.l2_items * total / n_entries / 2)
-    return torch.stack(terms).sum() if terms else 0.0
+    return torch.stack(terms).sum()
 
 
 def l2_of_users(l2: float, vectors: Tensor, counts: Tensor | None, n_entries: Tensor | float) -> Tensor:

@@ -228,7 +228,7 @@ def test_a_step_with_drawn_columns_and_popularity_is_that_of_the_formula(encoder
     assert encoder.popularity > 0
     blocks, model = Blocks(Job(MF(dim=4), BPR(), sampler, data), CPU), encoder.start(data, settings.seed, CPU)
     key = stream_key(settings.seed, 0, 0)
-    columns, log_weights = blocks.drawn(key)
+    columns, log_weights = blocks.select(blocks.users, key)[4:6]
     users, items = model()
     scores = (users @ items.T).double() / 0.7
     has = torch.from_numpy(data.csr().toarray()).bool()
@@ -273,7 +273,7 @@ def test_columns_come_by_their_chances_with_the_inverse_for_weight():
     blocks = Blocks(Job(MF(dim=4), BPR(), Full(columns=6, alpha=1.0), DATA), CPU)
     seen = torch.zeros(DATA.n_items, dtype=torch.float64)
     for key in range(2000):
-        columns, log_weights = blocks.drawn(key)
+        columns, log_weights = blocks.select(blocks.users, key)[4:6]
         seen[columns] += 1 / 2000
         torch.testing.assert_close(log_weights.double(), -blocks.chances[columns].log(), rtol=1e-5, atol=1e-6)
     spread = (blocks.chances * (1 - blocks.chances) / 2000).sqrt()

@@ -14,8 +14,8 @@ from truepair.models.encoders import MF
 from truepair.models.factor_matrices import free_bytes
 from truepair.sampling import Full
 from truepair.training.full.cuda_graphs import RecordedFullTrainer
-from truepair.training.full.large.streaming import is_streamed
 from truepair.training.full.losses import has_row_form
+from truepair.training.full.scoring import is_streamed
 from truepair.training.full.trainer import FullTrainer, ManyUsersTrainer
 from truepair.training.job import Engine, Job
 

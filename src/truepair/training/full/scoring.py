@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
 from importlib.util import find_spec
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
+from truepair.distributed.cost import CODE, MANY_PAIRS
 from truepair.losses import Loss, Row
+from truepair.models.factor_matrices import free_bytes
 from truepair.randomness import random_words
 from truepair.sampling import Full, Matrices
-from truepair.sampling.draws import epoch_batches
 from truepair.training.full.losses import RowLosses, has_row_form, row_losses
 from truepair.training.full.pair_sums import PairSums, Totals, UserBlock, pair_sums
 from truepair.training.job import Job
 from truepair.training.sampled.plan import Floats
+
+_STREAMED_SHARE = 4  # pairs that need more than a 4th of the device's free memory are streamed
 
 
 class ScoredBlock(NamedTuple):
@@ -113,17 +116,15 @@ class Blocks:
         self.weights = loss.item_weights((data.n_users, data.n_items), device)
         n_columns = sampler.columns_of(data.n_items)
         popularity = data.item_counts if popularity is None else popularity
-        of_items = torch.as_tensor(sampler.item_weights(popularity), device=device)  # float64
-        self.chances = None if n_columns is None else column_chances(of_items, n_columns)
+        self.chances = None
+        if n_columns is not None:
+            of_items = torch.as_tensor(sampler.item_weights(popularity), device=device)  # float64
+            self.chances = column_chances(of_items, n_columns)
 
     def keep_pairs(self, data: Interactions, weights: Floats | None) -> None:
         """Put the items and weights of all pairs on the device."""
         self.items = torch.tensor(data.items, dtype=torch.int64, device=self.device)
         self.anchor_weights = None if weights is None else torch.tensor(weights, device=self.device)
-
-    def epoch(self, seed: int, epoch: int, batch_size: int) -> Generator[Tensor]:
-        """All users who have anchors once, in the order of (seed, epoch), in pieces."""
-        return epoch_batches(self.users, seed, epoch, batch_size)
 
     def select(self, users: Tensor, key: int) -> Selection:
         """The anchors and columns of a block; `key` names the random numbers that choose the columns."""
@@ -131,8 +132,11 @@ class Blocks:
         starts = F.pad(counts.cumsum(0), (1, 0))
         rows = torch.repeat_interleave(torch.arange(len(users), device=self.device), counts)
         items, weights = self.anchors(users, rows, starts)
-        columns, log_weights = self.drawn(key)
-        needed = None if columns is None else torch.unique(torch.cat([columns, items]))
+        columns = log_weights = needed = None
+        if self.chances is not None:
+            columns = self.drawn(key, self.chances)
+            log_weights = -self.chances[columns].log().to(torch.float32)
+            needed = torch.unique(torch.cat([columns, items]))
         return Selection(users, starts, rows, items, columns, log_weights, needed, weights)
 
     def anchors(self, users: Tensor, rows: Tensor, starts: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -155,7 +159,9 @@ class Blocks:
             items, columns = (torch.searchsorted(selection.needed, some) for some in (items, columns))
             scores = user_vectors @ item_vectors[columns].T
             pos = (user_vectors[rows] * item_vectors[items]).sum(dim=1)
-        low, high = self.range(scores, pos)
+        low, high = -math.inf, math.inf
+        if self.on_cpu:
+            low, high = self.range(scores, pos)
         scores.view(-1).index_fill_(0, own, -math.inf)
         if negatives is not None:
             scores.masked_fill_(~negatives, -math.inf)
@@ -206,15 +212,11 @@ class Blocks:
         items = all_items[torch.arange(len(rows), device=self.device) + first[rows]]
         return rows * self.n_items + items if columns is None else self.own_places(rows, items, columns)
 
-    def drawn(self, key: int) -> tuple[Tensor | None, Tensor | None]:
-        """Items for columns, each in by its own chance, and the log of the inverse chances."""
-        if self.chances is None:
-            return None, None
+    def drawn(self, key: int, chances: Tensor) -> Tensor:
+        """Items for columns, each in by its own chance."""
         words = random_words(key, (self.n_items,), self.device)
-        columns = (words * 2.0**-63 < self.chances).nonzero()[:, 0]
-        if not len(columns):
-            columns = words.argmin()[None]
-        return columns, -self.chances[columns].log().to(torch.float32)
+        columns = (words * 2.0**-63 < chances).nonzero()[:, 0]
+        return columns if len(columns) else words.argmin()[None]
 
     def own_places(self, rows: Tensor, items: Tensor, columns: Tensor) -> Tensor:
         """Where users' own items stand among the drawn columns, as places in [B, C] laid end to end."""
@@ -224,11 +226,29 @@ class Blocks:
         return (rows * len(columns) + places)[places >= 0]
 
     def range(self, scores: Tensor, pos: Tensor) -> tuple[float, float]:
-        """Within which all scores lie; known on the CPU alone, where histograms are made."""
-        if not self.on_cpu:
-            return -math.inf, math.inf
-        (low, high), (low_pos, high_pos) = scores.aminmax(), pos.aminmax()
-        return min(float(low), float(low_pos)), max(float(high), float(high_pos))
+        """Within which all scores lie; only known on the CPU, where histograms are made."""
+        bounds = [part.aminmax() for part in (scores, pos) if part.numel()]
+        ends = np.full((3, 2), -np.inf)  # of each part its lowest score, negated, and its highest one
+        for place, (low, high) in enumerate(bounds):
+            ends[place] = -float(low), float(high)
+        found = scores.new_tensor(ends.max(axis=0))  # NaN stays NaN
+        lowest, highest = (found if self.totals is None else self.totals.max(found)).tolist()
+        return -lowest, highest
+
+
+def is_streamed(data: Interactions, device: torch.device) -> bool:
+    """Whether the pairs stay in main memory or in their files."""
+    if len(data) >= MANY_PAIRS and is_mapped(data.items):
+        return True
+    free = None if device.type == "cpu" else free_bytes(device)
+    return free is not None and len(data) * CODE > free // _STREAMED_SHARE
+
+
+def is_mapped(array: object) -> bool:
+    """Whether an array is part of a mapped file."""
+    while array is not None and not isinstance(array, np.memmap):
+        array = getattr(array, "base", None)
+    return array is not None
 
 
 def column_chances(weights: Tensor, n: int) -> Tensor:
