@@ -357,9 +357,9 @@ class SettingsSearch:
 
     def _choose_additions(self, fitted: FitResult, last: Trial) -> None:
         """Add the blend and the trend to what was chosen, where they are better."""
-        seed, (users, items) = self.spec.settings.seed, fitted.matrices()
+        seed = self.spec.settings.seed
         judge = Judge.of(self.train, self.valid, self.judge.metric, seed, self.device)
-        users, items = dense("users", users), dense("items", items)
+        users, items = dense("users", fitted.users), dense("items", fitted.items)
         scores = judge.trained_scores(users, items)
         if "blend" in self.wanted and self.blend is None:
             scores = self._choose_blend(judge, scores, last)

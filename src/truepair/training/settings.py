@@ -62,11 +62,6 @@ class Settings:
             settle(self, patience=patience)
         self.torch_device()
 
-    @property
-    def has_l2(self) -> bool:
-        """Whether the rows that a data entry touches are penalised."""
-        return self.l2_users > 0 or self.l2_items > 0
-
     def learning_rate_at(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0."""
         if self.schedule == "step":

@@ -20,7 +20,7 @@ from truepair.randomness import stream_key
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import Full, Uniform
 from truepair.training import Job, Settings, choose_engine, fit
-from truepair.training.full.losses import ROW_FORMS, has_row_form
+from truepair.training.full.losses import ROW_FORMS, has_row_form, row_losses
 from truepair.training.full.pair_sums import pair_sums
 from truepair.training.full.scoring import Blocks, column_chances, sums_for
 from worlds import interactions_of, two_tastes
@@ -211,10 +211,12 @@ def gradients(loss, sampler, keys, data=DATA, sums=pair_sums):
         needed = torch.arange(data.n_items) if chosen.needed is None else chosen.needed
         held = blocks.scored(chosen, ours[blocks.users], theirs[needed])
         share = torch.full_like(held.block.pos, 1 / len(held.items))
-        found = held.gradients(held.losses(loss, share, sums))
+        found = held.gradients(row_losses(loss, held.block, share, sums))
         by_ours.append(found[0])
         by_theirs.append(torch.zeros_like(theirs).index_copy_(0, needed, found[1]))
-        idle.append(torch.zeros(len(blocks.users), dtype=torch.bool) if held.idle is None else held.idle)
+        idle.append(
+            torch.zeros(len(blocks.users), dtype=torch.bool) if held.block.idle is None else held.block.idle
+        )
     return torch.stack(by_ours), torch.stack(by_theirs), torch.stack(idle)
 
 
@@ -320,7 +322,7 @@ def test_every_score_of_a_block_lies_in_its_range():
     ours, theirs = torch.full((3, 2), 10.0), torch.linspace(1, 1.1, 20).view(10, 2)
     chosen = [blocks.select(blocks.users, key) for key in range(20)]
     some = [blocks.scored(each, ours, theirs[each.needed]) for each in chosen]
-    assert any(held.idle.any() for held in some)
+    assert any(held.block.idle.any() for held in some)
     for held in some:
         scores = held.block.scores[held.block.scores > -torch.inf]
         assert held.block.low <= float(scores.min()) <= float(scores.max()) <= held.block.high

@@ -21,7 +21,7 @@ from truepair.training.distributed.blocks import ShardBlocks, ShardedSums
 from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.graph import ShardGraph, hops_of, places
 from truepair.training.distributed.shards import Exchange, Parts, Shard, first_vectors
-from truepair.training.full.losses import RowLosses
+from truepair.training.full.losses import RowLosses, row_losses
 from truepair.training.full.trainer import FullTrainer
 from truepair.training.job import EpochTotals, Job
 from truepair.training.module_trainer import l2_penalty
@@ -80,10 +80,10 @@ class ShardTrainer(FullTrainer):
         n_anchors = int(self.user_counts[users].sum())
         share = torch.full_like(scored.block.pos, 1 / n_anchors)
         share = share if selection.weights is None else share * selection.weights
-        losses = scored.losses(self.job.loss, share, self.sums)
+        losses = row_losses(self.job.loss, scored.block, share, self.sums)
         by_user, by_item = scored.gradients(losses)
         self.optimizer.zero_grad()
-        if self.job.settings.has_l2:
+        if self.has_l2:
             of_users = scored.block.sum(share)[exchange.mine]
             penalty = l2_penalty(self.model, self.job.settings, exchange.rows, of_users)
             penalty.backward()  # type: ignore[no-untyped-call]

@@ -14,11 +14,11 @@ from torch import Tensor
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.distributed.cost import CODE, MANY_PAIRS
-from truepair.losses import Loss, Row
+from truepair.losses import Row
 from truepair.models.factor_matrices import free_bytes
 from truepair.randomness import random_words
 from truepair.sampling import Full, Matrices
-from truepair.training.full.losses import RowLosses, has_row_form, row_losses
+from truepair.training.full.losses import RowLosses, has_row_form
 from truepair.training.full.pair_sums import PairSums, Totals, UserBlock, pair_sums
 from truepair.training.job import Job
 from truepair.training.sampled.plan import Floats
@@ -34,18 +34,6 @@ class ScoredBlock(NamedTuple):
     columns: Tensor | None  # [C], those of the items that were drawn; None if all
     user_vectors: Tensor  # [B, d]
     item_vectors: Tensor  # [n_items, d], or the rows that are needed
-    idle: Tensor | None = None  # [B], users for whom no unlabelled item was drawn: they learn nothing here
-
-    def losses(self, loss: Loss, share: Tensor, sums: PairSums) -> RowLosses:
-        """Those of the block's anchors, with gradients by scores."""
-        found = row_losses(loss, self.block, share, sums)
-        if self.idle is None:
-            return found
-        idle = self.idle[self.block.rows]
-        found.by_score[self.idle] = 0.0
-        clamped = None if found.clamped is None else found.clamped & ~idle
-        values, by_pos = (numbers.masked_fill(idle, 0.0) for numbers in (found.loss, found.by_pos))
-        return RowLosses(values, clamped, by_pos, found.by_score)
 
     def gradients(self, losses: RowLosses) -> Matrices:
         """By the vectors of users and of items, in the shapes of `user_vectors` and `item_vectors`."""
@@ -93,7 +81,7 @@ class Blocks:
         assert isinstance(job.sampler, Full)
         data, loss, sampler, negatives = job.interactions, job.loss, job.sampler, job.negatives
         self.device, self.n_items = device, data.n_items
-        self.on_cpu = device.type == "cpu"
+        self.sums = sums_for(job, device)
         counts = data.user_counts
         free = job.n_comparable
         self.negatives = None if negatives is None else torch.tensor(negatives, device=device)
@@ -160,7 +148,7 @@ class Blocks:
             scores = user_vectors @ item_vectors[columns].T
             pos = (user_vectors[rows] * item_vectors[items]).sum(dim=1)
         low, high = -math.inf, math.inf
-        if self.on_cpu:
+        if self.device.type == "cpu" and self.sums is not pair_sums:  # which makes a histogram
             low, high = self.range(scores, pos)
         scores.view(-1).index_fill_(0, own, -math.inf)
         if negatives is not None:
@@ -170,7 +158,7 @@ class Blocks:
             best = scores.amax(dim=1) if len(columns) else scores.new_full((len(users),), -math.inf)
             best = best if self.totals is None else self.totals.max(best)
             idle = best == -math.inf
-            scores[idle, :1] = low if self.on_cpu else 0.0  # whatever comes of it is not used
+            scores[idle, :1] = low if math.isfinite(low) else 0.0  # whatever comes of it is not used
         block = UserBlock(
             users=users,
             scores=scores,
@@ -185,8 +173,9 @@ class Blocks:
             high=high,
             totals=self.totals,
             row_counts=None if self.user_counts is None else self.user_counts[users],
+            idle=idle,
         )
-        return ScoredBlock(block, items, columns, user_vectors, item_vectors, idle)
+        return ScoredBlock(block, items, columns, user_vectors, item_vectors)
 
     def log_weights(self, selection: Selection) -> Tensor | None:
         """Log of the weight of each column, [C], or [B, C] where it depends on the user."""
@@ -226,14 +215,17 @@ class Blocks:
         return (rows * len(columns) + places)[places >= 0]
 
     def range(self, scores: Tensor, pos: Tensor) -> tuple[float, float]:
-        """Within which all scores lie; only known on the CPU, where histograms are made."""
-        bounds = [part.aminmax() for part in (scores, pos) if part.numel()]
-        ends = np.full((3, 2), -np.inf)  # of each part its lowest score, negated, and its highest one
-        for place, (low, high) in enumerate(bounds):
-            ends[place] = -float(low), float(high)
-        found = scores.new_tensor(ends.max(axis=0))  # NaN stays NaN
-        lowest, highest = (found if self.totals is None else self.totals.max(found)).tolist()
-        return -lowest, highest
+        """Within which all scores lie."""
+        low, high = math.inf, -math.inf
+        for part in (scores, pos):
+            if part.numel():
+                least, most = part.aminmax()
+                ends = np.minimum(low, float(least)), np.maximum(high, float(most))  # NaN stays NaN
+                low, high = map(float, ends)
+        if self.totals is not None:
+            low, high = self.totals.max(scores.new_tensor([-low, high])).tolist()
+            low = -low
+        return low, high
 
 
 def is_streamed(data: Interactions, device: torch.device) -> bool:
@@ -269,7 +261,7 @@ def sums_for(job: Job, device: torch.device) -> PairSums:
     """How a job's loss compares anchors and scores."""
     rows = Row.MEAN, Row.LOG_MEAN, Row.DEBIASED_MEAN, Row.DEBIASED_HALF
     sums_pairs = has_row_form(job.loss) and job.loss.family.row in rows
-    if job.weighs_dislikes or not sums_pairs:  # columns then weigh differently for each user
+    if not sums_pairs or job.weighs_dislikes:  # columns then weigh differently for each user
         return pair_sums
     if device.type == "cuda" and find_spec("triton") is not None:
         from truepair.training.full.gpu_pair_sums import gpu_sums

@@ -36,7 +36,7 @@ class ReferenceTrainer(ModuleTrainer):
         if weights is not None:
             rows = rows._replace(loss=rows.loss * weights)
         objective, n = rows.loss.mean(), len(batch.users)
-        if settings.has_l2:
+        if self.has_l2:
             objective += l2_penalty(self.model, settings, batch.users, weights, rows_items, n)
         self.descend(objective)
         return rows
@@ -80,7 +80,7 @@ class FullReferenceTrainer(ModuleTrainer):
             rows = rows._replace(loss=rows.loss * torch.cat(weights))
             counts = torch.stack([each.sum() for each in weights])
         objective = rows.loss.mean()
-        if self.job.settings.has_l2:
+        if self.has_l2:
             objective += l2_penalty(self.model, self.job.settings, users, counts, n_entries=n_anchors)
         self.descend(objective)
         return rows

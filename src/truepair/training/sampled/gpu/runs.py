@@ -68,7 +68,7 @@ class GpuRuns:
         self.weights = self._start()  # [runs, n_rows, d]
         self.means, self.squares, self.gradients = (torch.zeros_like(self.weights) for _ in range(3))
         self.numbers, self.tau, self.log_rest = self._numbers()
-        self.has_l2 = any(job.settings.has_l2 for job in jobs)
+        self.has_l2 = any(job.settings.l2_users or job.settings.l2_items for job in jobs)
         graph = job.interactions, self.weights, self.plan.hops, self.overlaps
         self.hops = Hops(*graph) if self.plan.hops else None
         # rows that nobody touches can wait, if they are many
