@@ -25,6 +25,7 @@ from truepair.data.interactions import Interactions
 from truepair.losses import InfoNCE
 from truepair.models.encoders import LightGCN
 from truepair.sampling import Full
+from truepair.sampling.draws import epoch_batches
 from truepair.training import Job, Settings
 from truepair.training.distributed.engine import graph_bytes, started
 from truepair.training.distributed.processes import group_of, leave
@@ -62,7 +63,8 @@ def work(rank: int, size: int, port: int, shape: tuple[int, int, int, int], resu
     before = resident("VmRSS")
     trainer = started(job, group)
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins here
-    for key, users in enumerate(itertools.islice(trainer.batches(0), 3)):
+    batches = epoch_batches(trainer.entries, job.settings.seed, 0, job.settings.batch_size)
+    for key, users in enumerate(itertools.islice(batches, 3)):
         trainer.train_step(users, key)
     results.put((size_of(job).rank_bytes(size) + graph, resident("VmHWM") - before))
     leave()

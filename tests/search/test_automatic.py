@@ -441,9 +441,9 @@ def test_the_first_run_which_may_compile_does_not_shorten_the_full_one(data):
     spec = tp.Recommender(device="cpu").spec
     part, point = hold_out(data, "random", 0.1), Point(4, 0.8, 64, 1)
     search = SettingsSearch(spec, part, part.train, Stopwatch(1000.0))
-    search.trials = [short_run(point, seconds) for seconds in (100.0, 0.1, 0.2)]
+    search.trials = {name: short_run(point, seconds) for name, seconds in enumerate((100.0, 0.1, 0.2))}
     assert search._full(point).epochs == 40
-    search.trials = search.trials[:1]
+    search.trials = {0: search.trials[0]}
     assert search._full(point).epochs < 40
 
 

@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum, auto
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import torch
@@ -78,6 +78,7 @@ class Parameter(NamedTuple):
     is_number: bool = False  # whether kernels get it
     inverse: bool = False  # whether kernels get 1 / value, under the name inverse_NAME
     full_only: bool = False  # whether engines that sample items have nothing but its default
+    symbol: str = ""  # in formulas; errors name it after the field
 
 
 def number(
@@ -98,14 +99,14 @@ def number(
 
 def whole(default: int, low: int, high: int | None = None, *, symbol: str = "") -> int:
     """A field that is a whole number within bounds; errors name it with its `symbol` in formulas."""
-    return _field(default, Parameter(lambda name, value: check_whole(name + symbol, value, low, high)))
+    return _field(default, Parameter(partial(check_whole, low=low, high=high), symbol=symbol))
 
 
 def choice(default: _Word, *others: _Word, search: bool = False) -> _Word:
     """A field that is one of these words."""
     words = [default, *others]
     check = partial(check_choice, options=words)
-    return _field(default, Parameter(check, {"values": words} if search else None))
+    return _field(default, Parameter(check, search={"values": words} if search else None))
 
 
 def _field(default: _Default, parameter: Parameter) -> _Default:
@@ -117,7 +118,8 @@ def temperature_field() -> float:
     return number(1.0, 0, open_low=True, inverse=True, search={"low": 0.05, "high": 2.0, "log": True})
 
 
-def parameters_of(kind: type) -> dict[str, Parameter]:
+@cache
+def parameters_of(kind: type) -> Mapping[str, Parameter]:
     """The declared parameters of a loss, by the names of its fields."""
     fields = dataclasses.fields(kind)
     return {f.name: f.metadata["parameter"] for f in fields if "parameter" in f.metadata}
@@ -125,8 +127,9 @@ def parameters_of(kind: type) -> dict[str, Parameter]:
 
 def check_parameters(value: object) -> None:
     """Check the declared parameters of a frozen dataclass; for use in its `__post_init__` only."""
-    for name, parameter in parameters_of(type(value)).items():
-        settle(value, **{name: parameter.check(name, getattr(value, name))})
+    kind: type = type(value)
+    for name, parameter in parameters_of(kind).items():
+        settle(value, **{name: parameter.check(name + parameter.symbol, getattr(value, name))})
 
 
 # --- the base class ------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from truepair.evaluation import Validation
 from truepair.models.closed_forms import ClosedForm
 from truepair.models.factor_matrices import dense
 from truepair.models.scorer import Scorer, closed_scorer, trained_scorer
-from truepair.models.trend import Counts, lengths_of
+from truepair.models.trend import Counts, Trend, lengths_of
 from truepair.prior import prepare
 from truepair.recommender.features.new_items import map_of
 from truepair.recommender.features.tables import NO_TABLES, FeatureTables
@@ -54,15 +54,17 @@ def fit_split(
     else:
         result, facts = _train(spec, train, validation, checkpoint, progress, tables)
         spec = dataclasses.replace(spec, batch_size=result.job.settings.batch_size)
-    scorer, recent = scorer_of(spec, result, train), recent_counts(spec, train)
-    seen = joined([train] if split.valid is None else [train, split.valid]).known(spec.reads_order)
+    scorer = scorer_of(spec, result, train)
+    seen = (train if split.valid is None else joined([train, split.valid])).known(spec.reads_order)
     model = Model(
         dataclasses.replace(spec, searched=()), scorer.on_cpu(), seen, train.item_counts,
         trained=train.user_counts > 0, added=np.zeros(train.n_items, dtype=bool),
         tau=tau_of(result), start=result.start, data=train.hash,
-    ).with_recent(recent)  # fmt: skip
+    )  # fmt: skip
+    if spec.trend is not None:
+        model = model.with_recent(recent_counts(spec.trend, train))
     score = result.score
-    if validation is not None and (spec.blend is not None or recent is not None):
+    if validation is not None and (spec.blend is not None or spec.trend is not None):
         score = validation.score(*model.scorer.matrices())
     model = dataclasses.replace(model, facts=_facts(spec, result, split, score) | facts | dict(about or {}))
     if tables.items is not None:
@@ -70,12 +72,10 @@ def fit_split(
     return Fitted(model, result)
 
 
-def recent_counts(spec: Spec, train: Interactions) -> Counts | None:
-    """How often items occurred lately, as of the last event; None without a trend."""
-    if spec.trend is None:
-        return None
+def recent_counts(trend: Trend, train: Interactions) -> Counts:
+    """How often items occurred lately, as of the last event."""
     clock_times(train, "a trend")
-    return Counts.of(train.log, end_of(train), lengths_of(spec.trend.half_lives, train.log))
+    return Counts.of(train.log, end_of(train), lengths_of(trend.half_lives, train.log))
 
 
 def end_of(interactions: Interactions) -> float:

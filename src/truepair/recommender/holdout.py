@@ -9,7 +9,7 @@ import numpy as np
 
 from truepair.data.ids import pair_keys
 from truepair.data.interactions import Interactions, Origin, without_columns
-from truepair.data.log import Log, Mask, joined_log
+from truepair.data.log import Log, joined_log
 from truepair.data.prepared.opening import is_prepared, open_prepared
 from truepair.data.reading import read_interactions
 from truepair.data.rows.options import RULES, ReadOptions
@@ -45,7 +45,10 @@ def hold_out(interactions: Interactions, how: str = "auto", share: float = 0.1, 
     recipe = f"hold_out(how={how!r}, share={share}, seed={seed})"
     if how != "random" and interactions.time is not None and interactions.stored_log is not None:
         return _hold_out_events(interactions, interactions.stored_log, how, share, recipe)
-    held_out = _without_isolated(interactions, later_pairs(interactions, how, share, seed))
+    held_out = later_pairs(interactions, how, share, seed)
+    users = np.bincount(interactions.users[~held_out], minlength=interactions.n_users)
+    items = np.bincount(interactions.items[~held_out], minlength=interactions.n_items)
+    held_out = held_out & (users[interactions.users] > 0) & (items[interactions.items] > 0)
     if not held_out.any():
         raise _nothing_held_out(interactions, how, share)
     nothing = interactions.take(np.zeros(len(interactions), dtype=bool))
@@ -226,10 +229,3 @@ def _most_users_have_times(interactions: Interactions) -> bool:
     starts = interactions.indptr[:-1][interactions.user_counts > 0]
     first, last = (each.reduceat(interactions.time, starts) for each in (np.minimum, np.maximum))
     return bool(2 * (first < last).sum() > (interactions.user_counts > 1).sum())
-
-
-def _without_isolated(everything: Interactions, held_out: Mask) -> Mask:
-    """`held_out` without the pairs whose user or item would have no pair left in the train part."""
-    users = np.bincount(everything.users[~held_out], minlength=everything.n_users)
-    items = np.bincount(everything.items[~held_out], minlength=everything.n_items)
-    return held_out & (users[everything.users] > 0) & (items[everything.items] > 0)

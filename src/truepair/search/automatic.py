@@ -127,7 +127,7 @@ def _choice(settled: Spec, search: SettingsSearch, recipe: str) -> AutomaticSett
     """What a finished search chose, with its facts."""
     found, trials = settled.varied(**search.chosen), []
     chosen = {name: as_json(value) for name, value in search.chosen.items()}
-    for trial in search.trials:
+    for trial in search.trials.values():
         score = None if trial.score is None else round(trial.score, 6)
         outcome = {"stop_after": trial.epoch, "score": score, "seconds": round(trial.seconds, 3)}
         trials.append({**trial.parameters, **outcome})

@@ -223,17 +223,17 @@ class SettingsSearch:
         self.n_judged = int((self.valid.user_counts > 0).sum())
         self.spec = spec if users is None else _of_sample(spec, self.train, whole.n_users)
         self.size, self.whole_size = RunSize.of(self.spec, self.train), RunSize.of(spec, whole)
-        self.device, self.wanted = spec.settings.torch_device(), spec.searched
+        self.device = spec.settings.torch_device()
         self.chosen: dict[str, object] = {}
         self.blend: dict[str, object] | None = None
         self.trend: dict[str, object] | None = None
-        self.cut = cut_in_time(part)
+        self.wanted, self.cut = set(spec.searched), cut_in_time(part)
         if self.cut is None:  # what is judged is not the future
-            self.wanted = tuple([name for name in self.wanted if name != "trend"])
+            self.wanted -= {"trend"}
         if "blend" in self.wanted and self.train.n_items > MOST_ITEMS:
-            self.wanted = tuple([name for name in self.wanted if name != "blend"])
+            self.wanted -= {"blend"}
             self.blend = {"skipped": f"EASE has a number for each two of {self.train.n_items:,} items"}
-        has_own_rate = not spec.given_rate and not set(self.wanted) <= {"blend", "trend"}
+        has_own_rate = not spec.given_rate and not self.wanted <= {"blend", "trend"}
         self.rate = {"learning_rate": _RATE} if has_own_rate else {}
         self.epochs = _EPOCHS if "epochs" in self.wanted else spec.settings.epochs
         self.full_dim = spec.trained.dim
@@ -242,11 +242,11 @@ class SettingsSearch:
         self.most_work = _MOST_WORK * training_work(self.whole_size, self.full_dim, self.epochs)
         self.spent = 0.0  # counted work
         self.begun: Point | None = None  # the full run of an interrupted search with a budget
-        self.trials: list[Trial] = []
-        self.most_runs = 0  # once it is known
-        self.epoch_seconds: list[float] = []  # the shortest epoch of each short run
+        self.trials: dict[Point, Trial] = {}
         self.scores: dict[Point, float] = {}
-        # short runs; those of an interrupted search are not run again
+        self.most_runs = 0  # once it is known
+        self.epoch_seconds: list[float] = []  # the shortest epoch of each run
+        # what was run, also by an interrupted search: it is not run again
         self.kept: dict[tuple[object, ...], Trial] = {}
 
     # --- the plan --------------------------------------------------------------------------------------
@@ -258,34 +258,35 @@ class SettingsSearch:
         point = self._short()
         if self.clock.limit is not None:
             point = self._timed(point, self.clock.limit)
-        if {"temperature", "popularity"} & set(self.wanted):
-            allowed = self.most_work - self.spent - self._work(self._full_size(point))
+        if {"temperature", "popularity"} & self.wanted:
+            coming = self._work(point._replace(dim=self.full_dim, epochs=self.epochs))
+            allowed = self.most_work - self.spent - coming
             if "blend" in self.wanted:
                 allowed -= FEWEST_SOLVED * regularisation_work(self.train, self.valid)
             most = min(int(allowed / self._work(point)), _MOST_SHORT)
             self.most_runs = len(self.trials) + max(most, 3) + 1
             point = climb(point, self.wanted, most, self._try_points, self.scores, self.clock.is_late)
         full = self.begun or self._full(point)
-        if self.clock.limit is not None and full is not None:
-            self._keep(full)  # the clock would choose another one
+        if self.clock.limit is not None and full is not None and self.file is not None:
+            self.file.keep_runs(self.kept, full)  # the clock would choose another one
         if full is None:  # no time for a run that judges
-            self.chosen = self._values(self._in_time(self._best()))
-        elif not {"epochs", "blend", "trend"} & set(self.wanted):  # nothing is left to judge
+            self.chosen = self._values(self._in_time(self.trials[self._best()]))
+        elif not {"epochs", "blend", "trend"} & self.wanted:  # nothing is left to judge
             self.chosen = self._values(Trial(0, self._parameters(full), None, full.epochs, "complete"))
         else:
-            fitted, last, best = self._full_run(full), self.trials[-1], self._best()
-            if isinstance(fitted, TrainingError) or (best.score or 0) > _CLEARLY * (last.score or 0):
-                self.chosen = self._values(best)
+            checkpoint = None if self.file is None else self.file.full_run
+            fitted: FitResult | TrainingError | None = self._run([full], checkpoint)[0]
+            self._add(full)
+            best = self._best()
+            if isinstance(fitted, TrainingError) or self.scores[best] > _CLEARLY * self.scores[full]:
+                self.chosen = self._values(self.trials[best])
                 if "blend" in self.wanted:
                     self.blend = {"skipped": "a short run is better than the full one"}
-                if "trend" in self.wanted:
-                    point = max(self.scores, key=self.scores.__getitem__)
-                    (again,) = fit_many([self._job(point)], self.judge, engine=self.spec.engine)
-                    if isinstance(again, FitResult):
-                        self._choose_trend(again, *self._judged(again))
+                fitted = self._run([best])[0] if "trend" in self.wanted else None
             else:
-                self.chosen = self._values(last)
-                self._choose_additions(fitted, last)
+                self.chosen = self._values(self.trials[full])
+            if isinstance(fitted, FitResult) and {"blend", "trend"} & self.wanted:
+                self._choose_additions(fitted, self.trials[full])
 
     def _short(self) -> Point:
         """A short run with the middle of what datasets had, or with what is given."""
@@ -308,20 +309,16 @@ class SettingsSearch:
 
     def _epoch_seconds(self) -> float:
         """The median time of an epoch of a short run, without the compilation before a first one."""
-        known = [trial.seconds / trial.parameters["epochs"] for trial in self.trials]
+        known = [trial.seconds / trial.parameters["epochs"] for trial in self.trials.values()]
         return float(statistics.median(self.epoch_seconds or known))
 
-    def _full_size(self, point: Point) -> Point:
-        """The full run where time is no limit: wider and longer, at a temperature one place lower."""
-        return Point(point.place - 1, point.popularity, self.full_dim, self.epochs)
-
     def _full(self, point: Point) -> Point | None:
-        """The full run; None if time is short.
+        """The full run: wider and longer, at a temperature one place lower; None if time is short.
 
         With a budget, it is as wide as lets it run twice, on held-out pairs and on everything, for most of
         its epochs.
         """
-        full = self._full_size(point)
+        full = Point(point.place - 1, point.popularity, self.full_dim, self.epochs)
         if self.clock.limit is None:
             return full
         per_epoch = self._epoch_seconds()
@@ -345,10 +342,10 @@ class SettingsSearch:
             epochs = max(1, min(int(self.clock.left / per_epoch), epochs))
         return replace(trial, parameters={**own, "epochs": epochs}, epoch=epochs)
 
-    def _best(self) -> Trial:
-        best = max(self.trials, key=lambda trial: -1.0 if trial.score is None else trial.score)
-        if best.score is None:
-            raise TrainingError(self.trials[-1].why)
+    def _best(self) -> Point:
+        best = max(self.scores, key=self.scores.__getitem__)
+        if self.trials[best].score is None:
+            raise TrainingError(list(self.trials.values())[-1].why)
         return best
 
     def _values(self, trial: Trial) -> dict[str, object]:
@@ -360,23 +357,18 @@ class SettingsSearch:
 
     def _choose_additions(self, fitted: FitResult, last: Trial) -> None:
         """Add the blend and the trend to what was chosen, where they are better."""
-        if {"blend", "trend"} & set(self.wanted):
-            judge, scores = self._judged(fitted)
-            if "blend" in self.wanted:
-                scores = self._choose_blend(judge, scores, last)
-            if "trend" in self.wanted:
-                self._choose_trend(fitted, judge, scores)
-
-    def _judged(self, fitted: FitResult) -> tuple[Judge, Tensor]:
-        """The judge of additions to scores, and the scores of a run."""
         seed = self.spec.settings.seed
         judge = Judge.of(self.train, self.valid, self.judge.metric, seed, self.device)
-        return judge, judge.trained_scores(dense("users", fitted.users), dense("items", fitted.items))
+        users, items = dense("users", fitted.users), dense("items", fitted.items)
+        scores = judge.trained_scores(users, items)
+        if "blend" in self.wanted and self.blend is None:
+            scores = self._choose_blend(judge, scores, last)
+        if "trend" in self.wanted:
+            self._choose_trend(judge, scores, items[:, : fitted.job.encoder.dim])  # no column of popularity
 
-    def _choose_trend(self, fitted: FitResult, judge: Judge, scores: Tensor) -> None:
+    def _choose_trend(self, judge: Judge, scores: Tensor, items: Tensor) -> None:
         """Add the trend to what was chosen, if it is better."""
         assert self.cut is not None
-        items = dense("items", fitted.items)[:, : fitted.job.encoder.dim]  # without a column of popularity
         found = choose_trend(judge, scores, items, self.train.log, self.cut)
         self.trend = {
             "alone": found.alone, "with trend": found.with_trend,
@@ -424,51 +416,46 @@ class SettingsSearch:
         for some in [points] if together else [[point] for point in points]:
             if some[0] != points[0] and self.clock.is_late():
                 break
-            if new := [point for point in some if not self._is_kept(point)]:
-                began = self.clock.seconds
-                found = fit_many([self._job(point) for point in new], self.judge, engine=self.spec.engine)
-                seconds = (self.clock.seconds - began) / len(new)
-                for point, result in zip(new, found, strict=True):
-                    if isinstance(result, FitResult):
-                        self.epoch_seconds.append(min([record.seconds for record in result.history]))
-                    self.kept[point] = self._trial(point, result, seconds)
-                self._keep()
+            if new := [
+                point
+                for point in some
+                if point not in self.kept or self.kept[point].parameters != self._parameters(point)
+            ]:
+                self._run(new)
+                if self.file is not None:
+                    self.file.keep_runs(self.kept)
             for point in some:
-                self._add(point, self.kept[point])
+                self._add(point)
 
-    def _keep(self, full: Point | None = None) -> None:
-        if self.file is not None:
-            runs = [(point, vars(trial)) for point, trial in self.kept.items()]
-            self.file.write({"runs": runs, "full": full})
-
-    def _is_kept(self, point: Point) -> bool:
-        return point in self.kept and self.kept[point].parameters == self._parameters(point)
-
-    def _full_run(self, point: Point) -> FitResult | TrainingError:
-        """The full run, whose vectors are needed: from its checkpoint if there is one of the same run."""
-        began, job = self.clock.seconds, self._job(point)
-        if self.file is None:
-            (result,) = fit_many([job], self.judge, engine=self.spec.engine)
+    def _run(
+        self, points: Sequence[Point], checkpoint: Path | None = None
+    ) -> list[FitResult | TrainingError]:
+        """Run these points; with a checkpoint, one point that goes on from it."""
+        began, jobs = self.clock.seconds, [self._job(point) for point in points]
+        if checkpoint is None:
+            found = fit_many(jobs, self.judge, engine=self.spec.engine)
         else:
-            result = _resumed(job, self.judge, self.spec.engine, self.file.full_run)
-        self._add(point, self._trial(point, result, self.clock.seconds - began))
-        return result
+            found = [_resumed(jobs[0], self.judge, self.spec.engine, checkpoint)]
+        seconds = (self.clock.seconds - began) / len(points)
+        for point, result in zip(points, found, strict=True):
+            own = self._parameters(point)
+            if isinstance(result, TrainingError):
+                trial = Trial(0, own, None, point.epochs, "failed", str(result), seconds=seconds)
+            else:
+                self.epoch_seconds.append(min([record.seconds for record in result.history]))
+                epoch, score = _last_good(result)
+                trial = Trial(0, own, score, epoch, "complete", seconds=seconds)
+            self.kept[point] = trial
+        return found
 
     def _job(self, point: Point) -> Job:
         every = _validate_every(point.epochs)
         own = self.spec.varied(**self._parameters(point), **self.rate, patience=None, validate_every=every)
         return own.job(self.train, encoder=self.tables.given_to(own.trained, self.users))
 
-    def _trial(self, point: Point, result: FitResult | TrainingError, seconds: float) -> Trial:
-        """What came of a point that was run."""
-        own = self._parameters(point)
-        if isinstance(result, TrainingError):
-            return Trial(0, own, None, point.epochs, "failed", str(result), seconds=seconds)
-        epoch, score = _last_good(result)
-        return Trial(0, own, score, epoch, "complete", seconds=seconds)
-
-    def _add(self, point: Point, trial: Trial) -> None:
-        self.trials.append(trial)
+    def _add(self, point: Point) -> None:
+        """Count a run of this search, or of the one that was interrupted."""
+        trial = self.trials[point] = self.kept[point]
         self.scores[point] = -1.0 if trial.score is None else trial.score
         self.spent += self._work(point)
         if self.progress:

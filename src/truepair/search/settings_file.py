@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,6 +92,12 @@ class SettingsFile:
             raise ValueError("it is too long")
         found: Json = json.loads(path.read_bytes())
         return found
+
+    def keep_runs(
+        self, runs: Mapping[tuple[object, ...], Trial], full: tuple[object, ...] | None = None
+    ) -> None:
+        """Keep the short runs of a search so far, and the full one that a budget began."""
+        self.write({"runs": [(point, vars(trial)) for point, trial in runs.items()], "full": full})
 
     def write(self, content: Json) -> None:
         """Keep the `runs` of a search so far and its `full` one, or its `facts`."""

@@ -92,11 +92,13 @@ class Spec:
         known = with_defaults({**PARAMETERS, **given}, disliked)
         encoder, loss = _part("encoder", known), _part("loss", known)
         spec, reasons = _checked(known, given, encoder, loss), _without_effect(known, given, encoder, loss)
-        if reasons and unused == "drop":
-            return Spec.of({n: value for n, value in given.items() if n not in reasons}, disliked=disliked)
+        used = {name: value for name, value in given.items() if name not in reasons}
+        if unused == "drop" and len(used) < len(given):
+            return Spec.of(used, disliked=disliked)
         for name, why in reasons.items():
-            value = "one for each user" if np.ndim(known[name]) else known[name]
-            raise InputError(f"{name} = {value} has no effect: {why}.")
+            if name in given:
+                value = "one for each user" if np.ndim(known[name]) else known[name]
+                raise InputError(f"{name} = {value} has no effect: {why}.")
         return spec
 
     def parameters(self) -> Json:
@@ -262,7 +264,7 @@ def _named(part: str, value: object, fields: Given) -> object:
 
 
 def _without_effect(known: Given, given: Given, encoder: Encoder | ClosedForm, loss: Loss) -> dict[str, str]:
-    """The given parameters that have no effect, each with the reason and the remedy.
+    """The parameters that have no effect if they are given, each with the reason and the remedy.
 
     A closed form has no loss, no sampler and no training; the seed is that of a split.
     """
@@ -286,7 +288,7 @@ def _without_effect(known: Given, given: Given, encoder: Encoder | ClosedForm, l
     else:
         why = f"{sampler} draws items, one of them disliked; leave it out, or use sampler='full'"
         reasons["dislike_weight"] = why
-    return {name: why for name, why in reasons.items() if name in given}
+    return reasons
 
 
 def _set_on_object(part: str, value: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -58,7 +59,6 @@ def choose_engine(job: Job, engine: str = AUTO) -> str:
     supports, and "reference" for the rest.
     """
     engine = check_choice("engine", current_value("engine", engine), [AUTO, *ENGINES])
-    job = job.with_density()
     state = job.settings.optimizer_state
     if state != "device" and (engine not in (AUTO, "full") or FULL.lacks(job)):
         raise InputError(f"optimizer_state = {state!r} is for engine 'full', with sampler='full'; omit it.")
@@ -182,7 +182,9 @@ def _checked(job: Job, on_epoch: OnEpoch | None) -> Job:
         if job.anchors is None and job.negatives is None:
             raise InputError("every user has every item, or none, so there is nothing to compare.")
         raise InputError("no anchor has an item to be compared with, so there is nothing to learn.")
-    return job.with_density()
+    if tau == "density":
+        return replace(job, loss=job.loss.with_density(job.interactions.density))
+    return job
 
 
 # --- jobs that train at once ---------------------------------------------------------------------------
@@ -193,7 +195,8 @@ def groups_of(jobs: Sequence[Job], engines: Sequence[str] | None = None) -> list
 
     Without `engines` they are all "gpu", where jobs train together that share the data and every shape.
     """
-    found: dict[Hashable, list[list[int]]] = {}
+    groups: list[list[int]] = []
+    growing: dict[Hashable, list[int]] = {}  # of each key, the group that was begun last
     for place, job in enumerate(jobs):
         engine, most = "gpu" if engines is None else engines[place], 1
         key: Hashable = place
@@ -201,11 +204,11 @@ def groups_of(jobs: Sequence[Job], engines: Sequence[str] | None = None) -> list
             key, most = _shape(job), _MOST_RUNS
         elif engine == "full" and is_recordable(job):
             key, most = "recorded", _MOST_RECORDED
-        groups = found.setdefault(key, [[]])
-        if len(groups[-1]) == most:
-            groups.append([])
-        groups[-1].append(place)
-    return [group for groups in found.values() for group in groups]
+        if len(growing.get(key, ())) in (0, most):
+            growing[key] = []
+            groups.append(growing[key])
+        growing[key].append(place)
+    return groups
 
 
 def _shape(job: Job) -> Hashable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -123,11 +123,6 @@ class Job:
         """Whether users have disliked items that weigh more or less than others."""
         return self.interactions.disliked is not None and self.settings.dislike_weight != 1
 
-    def with_density(self) -> Job:
-        """The job with a loss that knows the density of the data, where its prior asks for it."""
-        loss = self.loss.with_density(self.interactions.density)
-        return self if loss is self.loss else replace(self, loss=loss)
-
     def has_anchors(self) -> bool:
         """Whether any anchor has an item to be compared with."""
         comparable = self.n_comparable > 0
@@ -170,9 +165,12 @@ class EpochTotals(NamedTuple):
 class Trainer(Protocol):
     """The parameters of one run, and one epoch of training."""
 
-    steps: int  # batches in an epoch
     n_anchors: int  # rows in an epoch
     n_saturated_users: int  # users with interactions and nothing to compare them with: they have no anchors
+
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch."""
 
     def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
         """Train epoch `epoch` (from 0) at learning rate `rate`; `advance` gets the number of steps done."""

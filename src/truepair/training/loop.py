@@ -42,7 +42,7 @@ def run_to_the_end(
     checkpoint_every = check_whole("checkpoint_every", checkpoint_every, 1)
     metric = str(getattr(runs[0].on_epoch, "metric", "validation"))
     metric = metric if len(runs) == 1 else f"{len(runs)} runs, best validation"
-    first, epochs = runs[0], max(run.last_epoch for run in runs)
+    first, epochs = runs[0], max([run.last_epoch for run in runs])
     outcomes: dict[Run, FitResult | TrainingError] = {}
     with show_progress(progress, epochs, first.epoch, first.trainer.steps, metric) as (advance, show):
         while True:

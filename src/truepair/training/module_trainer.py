@@ -15,6 +15,7 @@ from truepair.models.encoders import StartedEncoder
 from truepair.models.start import Side, Start
 from truepair.randomness import stream_key
 from truepair.sampling import Matrices
+from truepair.sampling.draws import epoch_batches
 from truepair.training.dislikes import with_dislikes
 from truepair.training.job import EpochTotals, Job
 from truepair.training.settings import Settings
@@ -31,17 +32,18 @@ StepLosses = tuple[Tensor, Tensor | None, *tuple[Tensor, ...]]
 class ModuleTrainer(ABC):
     """The model and its optimizer, and epochs of steps; a subclass defines the batches and the step."""
 
+    entries: Tensor  # the anchors, or the users, of which each step takes `batch_size`
+    prefetched: Callable[[Iterable[Tensor]], Generator[Tensor]] | None = None  # what a step needs, before it
     work = math.inf  # of a step on the CPU, where it is counted
 
-    def __init__(self, job: Job) -> None:
-        self.job = with_dislikes(job)
+    def __init__(self, job: Job, model: StartedEncoder | None = None) -> None:
+        """`model` has the first parameters; by default those that the encoder starts with."""
+        self.job = job if job.interactions.disliked is None else with_dislikes(job)
         self.device = job.settings.torch_device()
-        self.model = self.started()
+        self.has_l2 = job.settings.l2_users > 0 or job.settings.l2_items > 0
+        start = job.encoder.start
+        self.model = start(job.interactions, job.settings.seed, self.device) if model is None else model
         self.optimizer = self.optimizer_of(self.model.parameters())
-
-    def started(self) -> StartedEncoder:
-        """The model with its first parameters."""
-        return self.job.encoder.start(self.job.interactions, self.job.settings.seed, self.device)
 
     def optimizer_of(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         """The optimizer of the settings for these parameters."""
@@ -52,9 +54,10 @@ class ModuleTrainer(ABC):
         kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.SGD
         return kind(parameters, lr=rate, weight_decay=decay, fused=True)
 
-    @abstractmethod
-    def batches(self, epoch: int) -> Generator[Tensor]:
-        """The anchors, or the users, of each step of an epoch."""
+    @property
+    def steps(self) -> int:
+        """Batches in an epoch."""
+        return math.ceil(len(self.entries) / self.job.settings.batch_size)
 
     @abstractmethod
     def train_step(self, batch: Tensor, key: int) -> StepLosses:
@@ -64,12 +67,13 @@ class ModuleTrainer(ABC):
         """All anchors once."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        losses: list[Tensor] = []
-        clamped: list[Tensor] = []
+        seed, losses, clamped = self.job.settings.seed, list[Tensor](), list[Tensor]()
+        batches = epoch_batches(self.entries, seed, epoch, self.job.settings.batch_size)
+        batches = batches if self.prefetched is None else self.prefetched(batches)
         # a thread may make batches ahead; it ends with them, also after an error or Ctrl-C
-        with threads_for(self.work), closing(self.batches(epoch)) as batches:
+        with threads_for(self.work), closing(batches):
             for step, batch in enumerate(batches):
-                loss, at_floor, *_ = self.train_step(batch, stream_key(self.job.settings.seed, epoch, step))
+                loss, at_floor, *_ = self.train_step(batch, stream_key(seed, epoch, step))
                 losses.append(loss.detach().sum())
                 if at_floor is not None:
                     clamped.append(at_floor.sum())
@@ -122,12 +126,13 @@ class ModuleTrainer(ABC):
 
     def reached(self) -> Start:
         """The vectors and moments now."""
-        state = {name: value.detach().cpu() for name, value in self.state().items()}
+        state = self.state()
         steps = int(state.get("optimizer.0.step", 0)) if self.job.settings.optimizer == "adam" else 0
-        moments = _MOMENTS if steps else ()
-        users = Side(state["user"], *[state[f"optimizer.0.{name}"] for name in moments])
-        items = Side(state["item"], *[state[f"optimizer.1.{name}"] for name in moments])
-        return Start(users, items, steps)
+        sides = []
+        for place, side in enumerate(("user", "item")):
+            names = [side, *(f"optimizer.{place}.{moment}" for moment in _MOMENTS)]
+            sides.append(Side(*[state[name].detach().cpu() for name in (names if steps else [side])]))
+        return Start(sides[0], sides[1], steps)
 
 
 @contextmanager
@@ -157,11 +162,12 @@ def l2_penalty(
     counts: Tensor | None = None,
     items: Tensor | None = None,
     n_entries: Tensor | float = 1.0,
-) -> Tensor | float:
+) -> Tensor:
     """½·l2·‖e‖² of every vector that a data entry touches, mean over the entries.
 
     users [B] have `counts` [B] entries each (None: one), or entries of these weights. An entry touches its
     row of `items` [B, C]; without `items`, the whole catalogue, so that the mean is the sum over all items.
+    One of the two L2 penalties must be above 0.
     """
     terms = []
     if settings.l2_users:
@@ -173,7 +179,7 @@ def l2_penalty(
             squares = F.embedding(items, model.item).square()  # [B, C, d]
             total = squares.sum() if counts is None else (squares.sum(dim=(1, 2)) * counts).sum()
             terms.append(settings.l2_items * total / n_entries / 2)
-    return torch.stack(terms).sum() if terms else 0.0
+    return torch.stack(terms).sum()
 
 
 def l2_of_users(l2: float, vectors: Tensor, counts: Tensor | None, n_entries: Tensor | float) -> Tensor:

@@ -14,7 +14,8 @@ from truepair.models.encoders import Encoder
 from truepair.randomness import stream_key
 from truepair.sampling import Full, Sampler, pair_scores
 from truepair.training.dislikes import draws_of, weights_at, with_dislikes
-from truepair.training.full.scoring import Blocks, sums_for
+from truepair.training.full.losses import row_losses
+from truepair.training.full.scoring import Blocks
 from truepair.training.job import Job
 from truepair.training.module_trainer import l2_of_users
 from truepair.training.settings import Settings
@@ -92,7 +93,6 @@ def _from_samples(items: Tensor, job: Job, popularity: Codes) -> Gradient:
 
 def _from_rows(items: Tensor, job: Job, popularity: Codes) -> Gradient:
     blocks = Blocks(job, items.device, popularity, job.interactions.weight_in_history)
-    sums = sums_for(job, items.device)
 
     def gradient(vectors: Tensor, share: float, key: int) -> Tensor:
         found = torch.zeros_like(vectors)
@@ -103,7 +103,7 @@ def _from_rows(items: Tensor, job: Job, popularity: Codes) -> Gradient:
             shares = torch.full_like(scored.block.pos, share)
             if selection.weights is not None:
                 shares *= selection.weights
-            found[users] = scored.gradients(scored.losses(job.loss, shares, sums))[0]
+            found[users] = scored.gradients(row_losses(job.loss, scored.block, shares, blocks.sums))[0]
         return found
 
     return gradient

@@ -10,10 +10,11 @@ from loss_values import WeightedInfoNCE, two_of_each
 from truepair.losses import BPR, DPL, PSL, SL
 from truepair.models.encoders import MF, LightGCN
 from truepair.sampling import Full
+from truepair.sampling.draws import epoch_batches
 from truepair.training import Job, Settings, fit, fit_many
+from truepair.training.full import scoring
 from truepair.training.full.cuda_graphs import EpochBuffers, RecordedFullTrainer
 from truepair.training.full.engine import is_recordable
-from truepair.training.full.large import streaming
 from truepair.training.full.losses import has_row_form
 from truepair.training.full.scoring import Blocks
 from truepair.training.full.trainer import FullTrainer
@@ -109,7 +110,7 @@ def test_blocks_of_an_epoch_are_those_of_the_engine():
     buffers = EpochBuffers(blocks, batch_size=5)
     for epoch in range(3):
         buffers.fill(5, epoch)
-        for users in blocks.epoch(5, epoch, 5):
+        for users in epoch_batches(blocks.users, 5, epoch, 5):
             assert torch.equal(buffers.members(len(users)), users)
             buffers.step += 1
 
@@ -124,7 +125,7 @@ def test_room_is_made_once_and_grows_when_a_block_needs_it():
 
 
 def test_what_can_be_recorded(monkeypatch):
-    monkeypatch.setattr(streaming, "free_bytes", lambda device: 1 << 30)
+    monkeypatch.setattr(scoring, "free_bytes", lambda device: 1 << 30)
 
     def asked(device="cuda", **changes):
         job = Job(COSINE, BPR(), Full(), DATA, SETTINGS)
@@ -135,7 +136,7 @@ def test_what_can_be_recorded(monkeypatch):
     assert not asked(sampler=Full(columns=5))
     assert not asked(loss=PSL(surrogate="relu"))
     assert not asked(settings=dataclasses.replace(SETTINGS, optimizer="sgd"))
-    monkeypatch.setattr(streaming, "free_bytes", lambda device: 1)
+    monkeypatch.setattr(scoring, "free_bytes", lambda device: 1)
     assert not asked()  # pairs are streamed, and recorded steps read them on the device
 
 

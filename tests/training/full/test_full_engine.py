@@ -20,7 +20,7 @@ from truepair.randomness import stream_key
 from truepair.recommender.estimator import Recommender
 from truepair.sampling import Full, Uniform
 from truepair.training import Job, Settings, choose_engine, fit
-from truepair.training.full.losses import ROW_FORMS, has_row_form
+from truepair.training.full.losses import ROW_FORMS, has_row_form, row_losses
 from truepair.training.full.pair_sums import pair_sums
 from truepair.training.full.scoring import Blocks, column_chances, sums_for
 from worlds import interactions_of, two_tastes
@@ -211,10 +211,12 @@ def gradients(loss, sampler, keys, data=DATA, sums=pair_sums):
         needed = torch.arange(data.n_items) if chosen.needed is None else chosen.needed
         held = blocks.scored(chosen, ours[blocks.users], theirs[needed])
         share = torch.full_like(held.block.pos, 1 / len(held.items))
-        found = held.gradients(held.losses(loss, share, sums))
+        found = held.gradients(row_losses(loss, held.block, share, sums))
         by_ours.append(found[0])
         by_theirs.append(torch.zeros_like(theirs).index_copy_(0, needed, found[1]))
-        idle.append(torch.zeros(len(blocks.users), dtype=torch.bool) if held.idle is None else held.idle)
+        idle.append(
+            torch.zeros(len(blocks.users), dtype=torch.bool) if held.block.idle is None else held.block.idle
+        )
     return torch.stack(by_ours), torch.stack(by_theirs), torch.stack(idle)
 
 
@@ -228,7 +230,7 @@ def test_a_step_with_drawn_columns_and_popularity_is_that_of_the_formula(encoder
     assert encoder.popularity > 0
     blocks, model = Blocks(Job(MF(dim=4), BPR(), sampler, data), CPU), encoder.start(data, settings.seed, CPU)
     key = stream_key(settings.seed, 0, 0)
-    columns, log_weights = blocks.drawn(key)
+    columns, log_weights = blocks.select(blocks.users, key)[4:6]
     users, items = model()
     scores = (users @ items.T).double() / 0.7
     has = torch.from_numpy(data.csr().toarray()).bool()
@@ -273,7 +275,7 @@ def test_columns_come_by_their_chances_with_the_inverse_for_weight():
     blocks = Blocks(Job(MF(dim=4), BPR(), Full(columns=6, alpha=1.0), DATA), CPU)
     seen = torch.zeros(DATA.n_items, dtype=torch.float64)
     for key in range(2000):
-        columns, log_weights = blocks.drawn(key)
+        columns, log_weights = blocks.select(blocks.users, key)[4:6]
         seen[columns] += 1 / 2000
         torch.testing.assert_close(log_weights.double(), -blocks.chances[columns].log(), rtol=1e-5, atol=1e-6)
     spread = (blocks.chances * (1 - blocks.chances) / 2000).sqrt()
@@ -320,7 +322,7 @@ def test_every_score_of_a_block_lies_in_its_range():
     ours, theirs = torch.full((3, 2), 10.0), torch.linspace(1, 1.1, 20).view(10, 2)
     chosen = [blocks.select(blocks.users, key) for key in range(20)]
     some = [blocks.scored(each, ours, theirs[each.needed]) for each in chosen]
-    assert any(held.idle.any() for held in some)
+    assert any(held.block.idle.any() for held in some)
     for held in some:
         scores = held.block.scores[held.block.scores > -torch.inf]
         assert held.block.low <= float(scores.min()) <= float(scores.max()) <= held.block.high

@@ -11,11 +11,13 @@ import truepair as tp
 from truepair.losses import DPL, InfoNCE
 from truepair.models.encoders import MF
 from truepair.sampling import Full
+from truepair.sampling.draws import epoch_batches
 from truepair.training import Job, Settings, fit
+from truepair.training.full import scoring
 from truepair.training.full.engine import FULL
 from truepair.training.full.large import streaming
-from truepair.training.full.large.streaming import StreamedBlocks, is_mapped, is_streamed, prefetch
-from truepair.training.full.scoring import Blocks
+from truepair.training.full.large.streaming import StreamedBlocks, prefetch
+from truepair.training.full.scoring import Blocks, is_mapped, is_streamed
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -69,8 +71,8 @@ def test_the_blocks_are_the_same_on_this_device():
     )
     other = torch.tensor([5, 3, 60], device=DEVICE)  # not a block of an epoch
     for epoch in range(2):
-        pairs = zip(blocks.epoch(7, epoch, 9), streams.epoch(7, epoch, 9), strict=True)
-        for users, same in pairs:
+        batches = [list(epoch_batches(each.users, 7, epoch, 9)) for each in (blocks, streams)]
+        for users, same in zip(batches[0], streams.streamed(batches[1]), strict=True):
             assert torch.equal(users, same)
             ours, whole = streams.select(same, 3), blocks.select(users, 3)
             assert all(
@@ -87,7 +89,7 @@ def test_mapped_pairs_are_streamed_where_they_are_many(tmp_path, monkeypatch):
     assert is_mapped(mapped.items)
     assert not is_mapped(data.items)
     assert not is_streamed(mapped, CPU)
-    monkeypatch.setattr(streaming, "MANY_PAIRS", len(data))
+    monkeypatch.setattr(scoring, "MANY_PAIRS", len(data))
     assert is_streamed(mapped, CPU)
     assert not is_streamed(data, CPU)
     assert torch.equal(fit(job_of(mapped)).users, fit(job_of(data)).users)
@@ -95,12 +97,12 @@ def test_mapped_pairs_are_streamed_where_they_are_many(tmp_path, monkeypatch):
 
 def test_pairs_that_crowd_a_device_are_streamed(monkeypatch):
     data, cuda = world(), torch.device("cuda")
-    monkeypatch.setattr(streaming, "free_bytes", lambda device: 32 * len(data))
+    monkeypatch.setattr(scoring, "free_bytes", lambda device: 32 * len(data))
     assert not is_streamed(data, cuda)
-    monkeypatch.setattr(streaming, "free_bytes", lambda device: 32 * len(data) - 1)
+    monkeypatch.setattr(scoring, "free_bytes", lambda device: 32 * len(data) - 1)
     assert is_streamed(data, cuda)
     assert not is_streamed(data, CPU)
-    monkeypatch.setattr(streaming, "free_bytes", lambda device: None)
+    monkeypatch.setattr(scoring, "free_bytes", lambda device: None)
     assert not is_streamed(data, cuda)
 
 

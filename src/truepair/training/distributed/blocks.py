@@ -53,31 +53,19 @@ class ShardBlocks(Blocks):
         )
         self.anchor_weights = None if own is None else torch.tensor(own, device=self.device)
 
-    def drawn(self, key: int) -> tuple[Tensor | None, Tensor | None]:
-        """The rank's own items among the columns, counted from its first, and the log of inverse chances.
+    def drawn(self, key: int, chances: Tensor) -> Tensor:
+        """The rank's own items among the columns, counted from its first.
 
         An item is in by a random number of its own, so that all ranks together draw what one would.
         """
-        if self.chances is None or self.n_columns is None:
-            return None, None
+        assert self.n_columns is not None
         words = random_words(key, (self.n_items,), self.device, first=self.shard.first)
-        columns = (words * 2.0**-63 < self.chances).nonzero()[:, 0]
+        columns = (words * 2.0**-63 < chances).nonzero()[:, 0]
         if self.n_columns < _SURELY_SOME and not int(self.group.sum(torch.tensor(len(columns)))):
             lowest = int(random_words(key, (self.shard.n,), self.device).argmin()) - self.shard.first
             here = 0 <= lowest < self.n_items
             columns = torch.tensor([lowest] if here else [], dtype=torch.int64, device=self.device)
-        return columns, -self.chances[columns].log().to(torch.float32)
-
-    def range(self, scores: Tensor, pos: Tensor) -> tuple[float, float]:
-        """Within which the scores of all ranks lie."""
-        if not self.on_cpu:
-            return -math.inf, math.inf
-        bounds = [part.aminmax() for part in (scores, pos) if part.numel()]
-        nothing = scores.new_tensor(-math.inf)
-        high = torch.stack([nothing, *(bound.max for bound in bounds)]).max()
-        low = torch.stack([nothing, *(-bound.min for bound in bounds)]).max()
-        low_and_high = self.group.max(torch.stack([low, high])).tolist()
-        return -low_and_high[0], low_and_high[1]
+        return columns
 
 
 class ShardedSums:

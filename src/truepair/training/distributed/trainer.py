@@ -8,14 +8,12 @@ graph; then the vectors and gradients of all rows are gathered for each hop.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from truepair.distributed.cost import step_work
 from truepair.models.encoders import Encoder, StartedEncoder
 from truepair.models.start import Side, Start
 from truepair.sampling import Matrices
@@ -23,10 +21,10 @@ from truepair.training.distributed.blocks import ShardBlocks, ShardedSums
 from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.graph import ShardGraph, hops_of, places
 from truepair.training.distributed.shards import Exchange, Parts, Shard, first_vectors
-from truepair.training.full.losses import RowLosses
-from truepair.training.full.scoring import sums_for
+from truepair.training.full.losses import RowLosses, row_losses
+from truepair.training.full.trainer import FullTrainer
 from truepair.training.job import EpochTotals, Job
-from truepair.training.module_trainer import ModuleTrainer, l2_penalty
+from truepair.training.module_trainer import l2_penalty
 
 
 class ShardModel(StartedEncoder):
@@ -41,31 +39,28 @@ class ShardModel(StartedEncoder):
         self.user, self.item = nn.Parameter(user), nn.Parameter(item)
 
 
-class ShardTrainer(ModuleTrainer):
+class ShardTrainer(FullTrainer):
     """One rank of a run, with the sampler `Full`."""
 
     def __init__(self, job: Job, group: ProcessGroup) -> None:
         data, self.group = job.interactions, group
         self.user_shard = Shard(data.n_users, group.size, group.rank)
         self.item_shard = Shard(data.n_items, group.size, group.rank)
-        super().__init__(job)
-        self.blocks = ShardBlocks(self.job, self.item_shard, group, self.device, job.anchor_weights)
-        self.n_anchors, self.n_saturated_users = self.blocks.n_anchors, self.blocks.n_saturated_users
-        self.steps = math.ceil(len(self.blocks.users) / job.settings.batch_size)
-        self.sums = ShardedSums(group, sums_for(job, self.device))
-        size = data.n_users // group.size, data.n_items // group.size, len(data) // group.size
-        self.work = step_work(*size, job.settings.batch_size, job.encoder.dim)
+        device = job.settings.torch_device()
+        blocks = ShardBlocks(job, self.item_shard, group, device, job.anchor_weights)
+        super().__init__(job, self.started(job, device), blocks, group.size)
+        self.sums, self.user_counts = ShardedSums(group, self.sums), blocks.user_counts
 
-    def started(self) -> StartedEncoder:
+    def started(self, job: Job, device: torch.device) -> StartedEncoder:
         """The model of this rank with its first parameters: rows of those of one process."""
-        encoder, data = self.job.encoder, self.job.interactions
-        vectors = first_vectors(self.user_shard, self.item_shard, encoder.dim, self.job.settings.seed)
+        encoder, data = job.encoder, job.interactions
+        vectors = first_vectors(self.user_shard, self.item_shard, encoder.dim, job.settings.seed)
         addition = encoder.addition(data)
         addition = None if addition is None else self.item_shard.take(addition).clone()
         graph = None
         if hops_of(encoder):
-            graph = ShardGraph(data, self.user_shard, self.item_shard, self.group, self.device)
-        return ShardModel(encoder, *vectors, addition, graph).to(self.device)
+            graph = ShardGraph(data, self.user_shard, self.item_shard, self.group, device)
+        return ShardModel(encoder, *vectors, addition, graph).to(device)
 
     # --- an epoch ----------------------------------------------------------------------------------
 
@@ -75,27 +70,22 @@ class ShardTrainer(ModuleTrainer):
         clamped = None if part.clamped is None else int(self.group.sum(torch.tensor(part.clamped)))
         return EpochTotals(self.group.sum(part.losses), clamped)
 
-    def batches(self, epoch: int) -> Generator[Tensor]:
-        """The users of each step, the same on all ranks."""
-        return self.blocks.epoch(self.job.settings.seed, epoch, self.job.settings.batch_size)
-
-    def train_step(self, users: Tensor, key: int) -> RowLosses:
+    def train_step(self, users: Tensor, key: int, places: Tensor | None = None) -> RowLosses:
         """Score, differentiate, update; the losses are those of the rank's own anchors."""
         selection = self.blocks.select(users, key)
         exchange = Exchange(self.group, self.user_shard, users)
         own_vectors, item_vectors = self.model(exchange.rows, selection.needed)  # [own, d], [items, d]
         user_vectors = exchange.gather(own_vectors.detach())  # [B, d]
         scored = self.blocks.scored(selection, user_vectors, item_vectors.detach())
-        n_anchors = int(self.blocks.user_counts[users].sum())
+        n_anchors = int(self.user_counts[users].sum())
         share = torch.full_like(scored.block.pos, 1 / n_anchors)
         share = share if selection.weights is None else share * selection.weights
-        losses = scored.losses(self.job.loss, share, self.sums)
+        losses = row_losses(self.job.loss, scored.block, share, self.sums)
         by_user, by_item = scored.gradients(losses)
         self.optimizer.zero_grad()
-        if self.job.settings.l2_users or self.job.settings.l2_items:
+        if self.has_l2:
             of_users = scored.block.sum(share)[exchange.mine]
             penalty = l2_penalty(self.model, self.job.settings, exchange.rows, of_users)
-            assert isinstance(penalty, Tensor)
             penalty.backward()  # type: ignore[no-untyped-call]
         torch.autograd.backward(
             [own_vectors, item_vectors], [exchange.reduce(by_user, len(own_vectors)), by_item]

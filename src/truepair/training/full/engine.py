@@ -14,8 +14,8 @@ from truepair.models.encoders import MF
 from truepair.models.factor_matrices import free_bytes
 from truepair.sampling import Full
 from truepair.training.full.cuda_graphs import RecordedFullTrainer
-from truepair.training.full.large.streaming import is_streamed
 from truepair.training.full.losses import has_row_form
+from truepair.training.full.scoring import is_streamed
 from truepair.training.full.trainer import FullTrainer, ManyUsersTrainer
 from truepair.training.job import Engine, Job
 
@@ -47,7 +47,8 @@ def has_many_users(job: Job, device: torch.device | None = None) -> bool:
 
 
 def _start(job: Job) -> FullTrainer:
-    check_state(job)
+    if job.settings.optimizer_state != "device":
+        check_state(job)
     many, recordable = has_many_users(job), is_recordable(job)
     if job.settings.torch_device().type == "cuda":
         check_memory(job, many)
@@ -59,7 +60,7 @@ def _start(job: Job) -> FullTrainer:
 def check_state(job: Job) -> None:
     """Raise if Adam's state is to be kept elsewhere, and the users do not have a table of their own."""
     state, settings = job.settings.optimizer_state, job.settings
-    if state == "device" or has_many_users(job):
+    if has_many_users(job):
         return
     if not isinstance(job.encoder, MF) or settings.optimizer != "adam":
         raise InputError(

@@ -46,7 +46,14 @@ def row_losses(loss: Loss, block: UserBlock, share: Tensor, sums: PairSums = pai
     `block.scores` may hold the gradient afterwards.
     """
     form = ROW_FORMS[loss.family.row] if has_row_form(loss) else _by_definition
-    return form(loss, block, share, sums)
+    found = form(loss, block, share, sums)
+    if block.idle is None:
+        return found
+    idle = block.idle[block.rows]
+    found.by_score[block.idle] = 0.0
+    clamped = None if found.clamped is None else found.clamped & ~idle
+    values, by_pos = (numbers.masked_fill(idle, 0.0) for numbers in (found.loss, found.by_pos))
+    return RowLosses(values, clamped, by_pos, found.by_score)
 
 
 def has_row_form(loss: Loss) -> bool:

@@ -48,6 +48,7 @@ class UserBlock(NamedTuple):
     high: float = math.inf  # … or above, anchors included; known where a histogram is made
     totals: Totals | None = None  # None: the block has all columns
     row_counts: Tensor | None = None  # [B], if `starts` counts only a part of the anchors
+    idle: Tensor | None = None  # [B], users for whom no unlabelled item was drawn: they learn nothing here
 
     @property
     def counts(self) -> Tensor:

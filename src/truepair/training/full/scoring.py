@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
 from importlib.util import find_spec
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
-from truepair.losses import Loss, Row
+from truepair.distributed.cost import CODE, MANY_PAIRS
+from truepair.losses import Row
+from truepair.models.factor_matrices import free_bytes
 from truepair.randomness import random_words
 from truepair.sampling import Full, Matrices
-from truepair.sampling.draws import epoch_batches
-from truepair.training.full.losses import RowLosses, has_row_form, row_losses
+from truepair.training.full.losses import RowLosses, has_row_form
 from truepair.training.full.pair_sums import PairSums, Totals, UserBlock, pair_sums
 from truepair.training.job import Job
 from truepair.training.sampled.plan import Floats
+
+_STREAMED_SHARE = 4  # pairs that need more than a 4th of the device's free memory are streamed
 
 
 class ScoredBlock(NamedTuple):
@@ -31,18 +34,6 @@ class ScoredBlock(NamedTuple):
     columns: Tensor | None  # [C], those of the items that were drawn; None if all
     user_vectors: Tensor  # [B, d]
     item_vectors: Tensor  # [n_items, d], or the rows that are needed
-    idle: Tensor | None = None  # [B], users for whom no unlabelled item was drawn: they learn nothing here
-
-    def losses(self, loss: Loss, share: Tensor, sums: PairSums) -> RowLosses:
-        """Those of the block's anchors, with gradients by scores."""
-        found = row_losses(loss, self.block, share, sums)
-        if self.idle is None:
-            return found
-        idle = self.idle[self.block.rows]
-        found.by_score[self.idle] = 0.0
-        clamped = None if found.clamped is None else found.clamped & ~idle
-        values, by_pos = (numbers.masked_fill(idle, 0.0) for numbers in (found.loss, found.by_pos))
-        return RowLosses(values, clamped, by_pos, found.by_score)
 
     def gradients(self, losses: RowLosses) -> Matrices:
         """By the vectors of users and of items, in the shapes of `user_vectors` and `item_vectors`."""
@@ -90,7 +81,7 @@ class Blocks:
         assert isinstance(job.sampler, Full)
         data, loss, sampler, negatives = job.interactions, job.loss, job.sampler, job.negatives
         self.device, self.n_items = device, data.n_items
-        self.on_cpu = device.type == "cpu"
+        self.sums = sums_for(job, device)
         counts = data.user_counts
         free = job.n_comparable
         self.negatives = None if negatives is None else torch.tensor(negatives, device=device)
@@ -113,17 +104,15 @@ class Blocks:
         self.weights = loss.item_weights((data.n_users, data.n_items), device)
         n_columns = sampler.columns_of(data.n_items)
         popularity = data.item_counts if popularity is None else popularity
-        of_items = torch.as_tensor(sampler.item_weights(popularity), device=device)  # float64
-        self.chances = None if n_columns is None else column_chances(of_items, n_columns)
+        self.chances = None
+        if n_columns is not None:
+            of_items = torch.as_tensor(sampler.item_weights(popularity), device=device)  # float64
+            self.chances = column_chances(of_items, n_columns)
 
     def keep_pairs(self, data: Interactions, weights: Floats | None) -> None:
         """Put the items and weights of all pairs on the device."""
         self.items = torch.tensor(data.items, dtype=torch.int64, device=self.device)
         self.anchor_weights = None if weights is None else torch.tensor(weights, device=self.device)
-
-    def epoch(self, seed: int, epoch: int, batch_size: int) -> Generator[Tensor]:
-        """All users who have anchors once, in the order of (seed, epoch), in pieces."""
-        return epoch_batches(self.users, seed, epoch, batch_size)
 
     def select(self, users: Tensor, key: int) -> Selection:
         """The anchors and columns of a block; `key` names the random numbers that choose the columns."""
@@ -131,8 +120,11 @@ class Blocks:
         starts = F.pad(counts.cumsum(0), (1, 0))
         rows = torch.repeat_interleave(torch.arange(len(users), device=self.device), counts)
         items, weights = self.anchors(users, rows, starts)
-        columns, log_weights = self.drawn(key)
-        needed = None if columns is None else torch.unique(torch.cat([columns, items]))
+        columns = log_weights = needed = None
+        if self.chances is not None:
+            columns = self.drawn(key, self.chances)
+            log_weights = -self.chances[columns].log().to(torch.float32)
+            needed = torch.unique(torch.cat([columns, items]))
         return Selection(users, starts, rows, items, columns, log_weights, needed, weights)
 
     def anchors(self, users: Tensor, rows: Tensor, starts: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -155,7 +147,9 @@ class Blocks:
             items, columns = (torch.searchsorted(selection.needed, some) for some in (items, columns))
             scores = user_vectors @ item_vectors[columns].T
             pos = (user_vectors[rows] * item_vectors[items]).sum(dim=1)
-        low, high = self.range(scores, pos)
+        low, high = -math.inf, math.inf
+        if self.device.type == "cpu" and self.sums is not pair_sums:  # which makes a histogram
+            low, high = self.range(scores, pos)
         scores.view(-1).index_fill_(0, own, -math.inf)
         if negatives is not None:
             scores.masked_fill_(~negatives, -math.inf)
@@ -164,7 +158,7 @@ class Blocks:
             best = scores.amax(dim=1) if len(columns) else scores.new_full((len(users),), -math.inf)
             best = best if self.totals is None else self.totals.max(best)
             idle = best == -math.inf
-            scores[idle, :1] = low if self.on_cpu else 0.0  # whatever comes of it is not used
+            scores[idle, :1] = low if math.isfinite(low) else 0.0  # whatever comes of it is not used
         block = UserBlock(
             users=users,
             scores=scores,
@@ -179,8 +173,9 @@ class Blocks:
             high=high,
             totals=self.totals,
             row_counts=None if self.user_counts is None else self.user_counts[users],
+            idle=idle,
         )
-        return ScoredBlock(block, items, columns, user_vectors, item_vectors, idle)
+        return ScoredBlock(block, items, columns, user_vectors, item_vectors)
 
     def log_weights(self, selection: Selection) -> Tensor | None:
         """Log of the weight of each column, [C], or [B, C] where it depends on the user."""
@@ -206,15 +201,11 @@ class Blocks:
         items = all_items[torch.arange(len(rows), device=self.device) + first[rows]]
         return rows * self.n_items + items if columns is None else self.own_places(rows, items, columns)
 
-    def drawn(self, key: int) -> tuple[Tensor | None, Tensor | None]:
-        """Items for columns, each in by its own chance, and the log of the inverse chances."""
-        if self.chances is None:
-            return None, None
+    def drawn(self, key: int, chances: Tensor) -> Tensor:
+        """Items for columns, each in by its own chance."""
         words = random_words(key, (self.n_items,), self.device)
-        columns = (words * 2.0**-63 < self.chances).nonzero()[:, 0]
-        if not len(columns):
-            columns = words.argmin()[None]
-        return columns, -self.chances[columns].log().to(torch.float32)
+        columns = (words * 2.0**-63 < chances).nonzero()[:, 0]
+        return columns if len(columns) else words.argmin()[None]
 
     def own_places(self, rows: Tensor, items: Tensor, columns: Tensor) -> Tensor:
         """Where users' own items stand among the drawn columns, as places in [B, C] laid end to end."""
@@ -224,11 +215,32 @@ class Blocks:
         return (rows * len(columns) + places)[places >= 0]
 
     def range(self, scores: Tensor, pos: Tensor) -> tuple[float, float]:
-        """Within which all scores lie; known on the CPU alone, where histograms are made."""
-        if not self.on_cpu:
-            return -math.inf, math.inf
-        (low, high), (low_pos, high_pos) = scores.aminmax(), pos.aminmax()
-        return min(float(low), float(low_pos)), max(float(high), float(high_pos))
+        """Within which all scores lie."""
+        low, high = math.inf, -math.inf
+        for part in (scores, pos):
+            if part.numel():
+                least, most = part.aminmax()
+                ends = np.minimum(low, float(least)), np.maximum(high, float(most))  # NaN stays NaN
+                low, high = map(float, ends)
+        if self.totals is not None:
+            low, high = self.totals.max(scores.new_tensor([-low, high])).tolist()
+            low = -low
+        return low, high
+
+
+def is_streamed(data: Interactions, device: torch.device) -> bool:
+    """Whether the pairs stay in main memory or in their files."""
+    if len(data) >= MANY_PAIRS and is_mapped(data.items):
+        return True
+    free = None if device.type == "cpu" else free_bytes(device)
+    return free is not None and len(data) * CODE > free // _STREAMED_SHARE
+
+
+def is_mapped(array: object) -> bool:
+    """Whether an array is part of a mapped file."""
+    while array is not None and not isinstance(array, np.memmap):
+        array = getattr(array, "base", None)
+    return array is not None
 
 
 def column_chances(weights: Tensor, n: int) -> Tensor:
@@ -249,7 +261,7 @@ def sums_for(job: Job, device: torch.device) -> PairSums:
     """How a job's loss compares anchors and scores."""
     rows = Row.MEAN, Row.LOG_MEAN, Row.DEBIASED_MEAN, Row.DEBIASED_HALF
     sums_pairs = has_row_form(job.loss) and job.loss.family.row in rows
-    if job.weighs_dislikes or not sums_pairs:  # columns then weigh differently for each user
+    if not sums_pairs or job.weighs_dislikes:  # columns then weigh differently for each user
         return pair_sums
     if device.type == "cuda" and find_spec("triton") is not None:
         from truepair.training.full.gpu_pair_sums import gpu_sums

@@ -7,20 +7,20 @@ users × items or anchors × items is ever stored. With many users, a step costs
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
 
 from truepair.distributed.cost import step_work
+from truepair.models.encoders import StartedEncoder
 from truepair.sampling import Matrices
 from truepair.storage.compiled_code import announce_compilation
-from truepair.training.full.large.streaming import StreamedBlocks, is_streamed
+from truepair.training.full.large.streaming import StreamedBlocks
 from truepair.training.full.large.table_adam import TableAdam
-from truepair.training.full.losses import RowLosses
-from truepair.training.full.scoring import Blocks, ScoredBlock, sums_for
+from truepair.training.full.losses import RowLosses, row_losses
+from truepair.training.full.scoring import Blocks, ScoredBlock, is_streamed
 from truepair.training.job import EpochTotals, Job
 from truepair.training.module_trainer import ModuleTrainer, l2_penalty
 
@@ -30,19 +30,22 @@ class FullTrainer(ModuleTrainer):
 
     streams = True  # pairs may stay in main memory
 
-    def __init__(self, job: Job) -> None:
-        super().__init__(job)
-        kind = StreamedBlocks if self.streams and is_streamed(job.interactions, self.device) else Blocks
-        self.blocks = kind(self.job, self.device, weights=job.anchor_weights)
-        self.n_anchors, self.n_saturated_users = self.blocks.n_anchors, self.blocks.n_saturated_users
-        self.steps = math.ceil(len(self.blocks.users) / job.settings.batch_size)
-        self.sums = sums_for(job, self.device)
-        size = job.interactions.n_users, job.interactions.n_items, len(job.interactions)
+    def __init__(
+        self, job: Job, model: StartedEncoder | None = None, blocks: Blocks | None = None, n_ranks: int = 1
+    ) -> None:
+        """`model` and `blocks` are those of one of `n_ranks` processes; by default, of all interactions."""
+        super().__init__(job, model)
+        if blocks is None:
+            kind = StreamedBlocks if self.streams and is_streamed(job.interactions, self.device) else Blocks
+            blocks = kind(self.job, self.device, weights=job.anchor_weights)
+        if isinstance(blocks, StreamedBlocks):
+            self.prefetched = blocks.streamed
+        self.blocks, self.entries = blocks, blocks.users
+        self.n_anchors, self.n_saturated_users = blocks.n_anchors, blocks.n_saturated_users
+        self.sums = blocks.sums
+        data = job.interactions
+        size = data.n_users // n_ranks, data.n_items // n_ranks, len(data) // n_ranks
         self.work = step_work(*size, job.settings.batch_size, job.encoder.dim)
-
-    def batches(self, epoch: int) -> Generator[Tensor]:
-        """The users of each step."""
-        return self.blocks.epoch(self.job.settings.seed, epoch, self.job.settings.batch_size)
 
     def train_step(self, users: Tensor, key: int, places: Tensor | None = None) -> RowLosses:
         """Score, differentiate, update; `places` are the users' rows of the model, if they are others."""
@@ -60,10 +63,11 @@ class FullTrainer(ModuleTrainer):
         self, user_vectors: Tensor, item_vectors: Tensor, scored: ScoredBlock, share: Tensor, places: Tensor
     ) -> RowLosses:
         """Differentiate and update; an anchor counts by its share [A], `places` [B] are its users' rows."""
-        losses = scored.losses(self.job.loss, share, self.sums)
-        penalty = l2_penalty(self.model, self.job.settings, places, scored.block.sum(share)[: len(places)])
+        losses = row_losses(self.job.loss, scored.block, share, self.sums)
         self.optimizer.zero_grad()
-        if isinstance(penalty, Tensor):
+        if self.has_l2:
+            of_users = scored.block.sum(share)[: len(places)]
+            penalty = l2_penalty(self.model, self.job.settings, places, of_users)
             penalty.backward()  # type: ignore[no-untyped-call]
         torch.autograd.backward([user_vectors, item_vectors], scored.gradients(losses))
         self.optimizer.step()

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Generator
-
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor
 
 from truepair.losses import Rows
 from truepair.sampling import Draws, Full
-from truepair.sampling.draws import epoch_batches
 from truepair.training.dislikes import draws_of, weights_at
 from truepair.training.job import Engine, Job
 from truepair.training.module_trainer import ModuleTrainer, l2_penalty
@@ -23,13 +19,9 @@ class ReferenceTrainer(ModuleTrainer):
     def __init__(self, job: Job) -> None:
         super().__init__(job)
         self.draws = draws_of(job, self.device)
+        self.entries = self.draws.anchors
         self.n_anchors, self.n_saturated_users = len(self.draws.anchors), self.draws.n_saturated_users
         self.weights = weights_at(self.draws, job.anchor_weights)
-        self.steps = math.ceil(self.n_anchors / job.settings.batch_size)
-
-    def batches(self, epoch: int) -> Generator[Tensor]:
-        """The anchors of each step."""
-        return self.draws.epoch(self.job.settings.seed, epoch, self.job.settings.batch_size)
 
     def train_step(self, anchors: Tensor, key: int) -> Rows:
         """Draw, score, differentiate, update."""
@@ -43,10 +35,10 @@ class ReferenceTrainer(ModuleTrainer):
         weights = None if self.weights is None else self.weights[anchors]  # [B]
         if weights is not None:
             rows = rows._replace(loss=rows.loss * weights)
-        penalty = l2_penalty(
-            self.model, settings, batch.users, weights, items=rows_items, n_entries=len(batch.users)
-        )
-        self.descend(rows.loss.mean() + penalty)
+        objective, n = rows.loss.mean(), len(batch.users)
+        if self.has_l2:
+            objective += l2_penalty(self.model, settings, batch.users, weights, rows_items, n)
+        self.descend(objective)
         return rows
 
 
@@ -60,7 +52,7 @@ class FullReferenceTrainer(ModuleTrainer):
         self.known_mask = Draws(data, job.sampler, self.device).known_mask
         self.anchors = Draws(data.take(chosen), job.sampler, self.device)
         self.negatives = None if job.negatives is None else torch.tensor(job.negatives, device=self.device)
-        self.users = torch.unique(self.anchors.users)
+        self.entries = torch.unique(self.anchors.users)
         self.n_anchors = int(chosen.sum())
         self.n_saturated_users = int(((data.user_counts > 0) & ~free).sum())
         self.weights = job.loss.item_weights((data.n_users, data.n_items), self.device)
@@ -69,11 +61,6 @@ class FullReferenceTrainer(ModuleTrainer):
             self.anchor_weights = torch.from_numpy(job.anchor_weights[chosen]).to(self.device)
         if data.dislikes is not None:
             self.dislikes = Draws(data.dislikes, job.sampler, self.device).known_mask
-        self.steps = math.ceil(len(self.users) / job.settings.batch_size)
-
-    def batches(self, epoch: int) -> Generator[Tensor]:
-        """The users of each step."""
-        return epoch_batches(self.users, self.job.settings.seed, epoch, self.job.settings.batch_size)
 
     def train_step(self, users: Tensor, key: int) -> Rows:
         """Score, differentiate, update."""
@@ -92,8 +79,10 @@ class FullReferenceTrainer(ModuleTrainer):
             weights = [self.anchor_weights[first:last] for first, last in zip(*ends, strict=True)]
             rows = rows._replace(loss=rows.loss * torch.cat(weights))
             counts = torch.stack([each.sum() for each in weights])
-        penalty = l2_penalty(self.model, self.job.settings, users, counts, n_entries=n_anchors)
-        self.descend(rows.loss.mean() + penalty)
+        objective = rows.loss.mean()
+        if self.has_l2:
+            objective += l2_penalty(self.model, self.job.settings, users, counts, n_entries=n_anchors)
+        self.descend(objective)
         return rows
 
     def rows_of(

@@ -18,8 +18,6 @@ import torch
 from torch import Tensor
 
 from truepair.data.interactions import Interactions
-from truepair.distributed.cost import MANY_PAIRS
-from truepair.models.factor_matrices import free_bytes
 from truepair.storage.compiled_code import announce_compilation
 from truepair.storage.types import Array
 from truepair.training.full.scoring import Blocks
@@ -27,26 +25,9 @@ from truepair.training.sampled.plan import Floats
 
 T = TypeVar("T")
 DEPTH = 4  # blocks that are ready
-_SHARE = 4  # pairs that need more than a 4th of the device's free memory are streamed
-_CODE = 8  # bytes of an item on the device
 
 
 Arrived = Callable[[], Tensor]  # waits for a block's values on the device
-
-
-def is_streamed(data: Interactions, device: torch.device) -> bool:
-    """Whether the pairs stay in main memory or in their files."""
-    if len(data) >= MANY_PAIRS and is_mapped(data.items):
-        return True
-    free = None if device.type == "cpu" else free_bytes(device)
-    return free is not None and len(data) * _CODE > free // _SHARE
-
-
-def is_mapped(array: object) -> bool:
-    """Whether an array is part of a mapped file."""
-    while array is not None and not isinstance(array, np.memmap):
-        array = getattr(array, "base", None)
-    return array is not None
 
 
 class StreamedBlocks(Blocks):
@@ -65,10 +46,10 @@ class StreamedBlocks(Blocks):
         on_cuda = self.device.type == "cuda"
         self.stream = torch.cuda.Stream(self.device) if on_cuda else None  # type: ignore[no-untyped-call]
 
-    def epoch(self, seed: int, epoch: int, batch_size: int) -> Generator[Tensor]:
-        """All users who have anchors once, in the order of (seed, epoch), in pieces."""
-        blocks = list(super().epoch(seed, epoch, batch_size))
-        on_host = torch.split(torch.cat(blocks).cpu(), batch_size) if blocks else ()
+    def streamed(self, batches: Iterable[Tensor]) -> Generator[Tensor]:
+        """These blocks of users, each with what it has on the device."""
+        blocks = list(batches)
+        on_host = torch.split(torch.cat(blocks).cpu(), [len(users) for users in blocks]) if blocks else ()
         streamed = prefetch((self.gathered(users) for users in on_host), DEPTH)
         try:
             for users, columns in zip(blocks, streamed, strict=True):
