@@ -22,6 +22,7 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +56,13 @@ def cases(args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], tp.Inter
     """The name and the interactions of each case."""
     for given in args.source or []:
         name, _, path = given.partition("=")
-        yield name, lambda path=path: tp.read_interactions(path)
+        yield name, partial(tp.read_interactions, path)
     if args.data is not None:
         yield "ml-100k", lambda: tp.load_dataset("ml-100k", args.data)
         yield "grocery", lambda: tp.read_interactions(args.data / "grocery" / "train.csv").k_core(5)
     size = {**SIZE, "n_users": 300, "n_items": 120, "periods": 10, "pairs": 40} if args.quick else SIZE
     for name, world in WORLDS.items():
-        yield name, lambda world=world: tp.simulate_drift(**size, **world)
+        yield name, partial(tp.simulate_drift, **size, **world)
 
 
 def contestants(args: argparse.Namespace) -> dict[str, Callable[[tp.Split], tp.Recommender]]:
