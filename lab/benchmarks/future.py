@@ -92,11 +92,12 @@ def fitted_ease(split: tp.Split) -> tp.Recommender:
     part = judging_parts(spec, split)
     assert part.valid is not None
     judge = Validation(part.valid, part.train, METRIC)
+    device = spec.settings.torch_device()
     scores: dict[tuple[str | None, float, float], float] = {}
     for half_life in EASE_HALF_LIVES:
         train = decayed(part.train, half_life)
         for l2, power in EASES:
-            scores[half_life, l2, power] = judge.score(*tp.EASE(l2, power, power).solve(train))
+            scores[half_life, l2, power] = judge.score(*tp.EASE(l2, power, power).solve(train, device))
     half_life, l2, power = max(scores, key=scores.__getitem__)
     model = tp.Recommender(encoder=tp.EASE(l2, power, power), metric=METRIC).fit(
         decayed(split.train, half_life)
