@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import truepair as tp
 from truepair.data.interactions import Interactions
@@ -230,3 +232,100 @@ def test_a_trend_changes_no_similarity(world, encoder):
     items, users = (ids.ids[:5] for ids in (world.item_ids, world.user_ids))
     assert trending.similar_items(items, k=7).equals(plain.similar_items(items, k=7))
     assert trending.similar_users(users, k=7).equals(plain.similar_users(users, k=7))
+
+
+# --- popularity with a half-life ---------------------------------------------------------------------------
+
+
+def test_popularity_with_a_half_life_is_that_of_faded_events(world):
+    model = tp.Recommender(encoder=tp.Popular("4d")).fit(world)
+    age = (end_of(world) - world.time) / (4 * 86_400)
+    faded = np.bincount(world.items, np.exp2(-age), minlength=world.n_items)
+    shares = world.item_counts + 0.5
+    expected = faded + 20 * shares / shares.sum()
+    found = np.exp(model.model_.scorer.scores(np.zeros(world.n_items, int), np.arange(world.n_items)))
+    np.testing.assert_allclose(found / found.sum(), expected / expected.sum(), rtol=1e-4)
+    again = eval(model.spec_.call(), {"Recommender": tp.Recommender, "Popular": tp.Popular})
+    assert again.fit(world).recommend(k=5).equals(model.recommend(k=5))
+
+
+def test_the_best_half_life_is_chosen_before_the_end(world):
+    model = tp.Recommender(encoder=tp.Popular("auto"), metric="ndcg@5").fit(world)
+    facts = model.facts_["automatic"]
+    assert model.spec_.encoder.half_life == facts["chosen"]["half_life"] in ("1d", "2d", "4d", "8d")
+    part = tp.split_temporal(world, test=0.1)
+    scores = {
+        one: tp.Recommender(encoder=tp.Popular(one)).fit(part).evaluate(part, ks=(5,), cold="separate")
+        for one in ("1d", "2d", "4d", "8d", "16d")
+    }
+    best = max(scores, key=lambda one: scores[one].mean("ndcg@5"))
+    assert best == model.spec_.encoder.half_life
+
+
+def test_a_half_life_needs_times_and_sense(world):
+    plain = Interactions(world.users, world.items, world.user_ids, world.item_ids)
+    for half_life in ("7d", "auto"):
+        with pytest.raises(InputError, match="needs the time of each pair"):
+            tp.Recommender(encoder=tp.Popular(half_life)).fit(plain)
+    with pytest.raises(InputError, match="'soon' is not a duration"):
+        tp.Popular("soon")
+    with pytest.raises(InputError, match="has its own"):
+        _ = tp.Recommender(encoder=tp.Popular("7d"), trend=TREND).spec
+
+
+def test_too_few_users_get_what_is_popular_of_all_time():
+    few = tp.simulate_drift(40, 30, periods=4, pairs=20, seed=1)
+    model = tp.Recommender(encoder=tp.Popular("auto")).fit(few)
+    assert "too few" in model.facts_["automatic"]["skipped"]
+    assert model.recommend(k=3).equals(tp.Recommender(encoder="popular").fit(few).recommend(k=3))
+
+
+# --- what users without history get, and the model without its trend -----------------------------------------
+
+
+def test_new_users_have_weights_of_their_own(world):
+    trend = dataclasses.replace(TREND, new_users=(1.0, 0.0, 0.0))
+    model = tp.Recommender(encoder="ease", trend=trend).fit(world)
+    assert [row["item"] for row in model.recommend(["nobody"], k=5, unknown="popular").to_pylist()] == [
+        row["item"]
+        for row in tp.Recommender(encoder="popular")
+        .fit(world)
+        .recommend(["nobody"], k=5, unknown="popular")
+        .to_pylist()
+    ]
+
+
+def test_new_users_of_a_world_whose_items_fade_get_recent_items(chosen):
+    popularity, *recent = chosen.spec_.trend.new_users
+    assert popularity > 0.5
+    assert sum(recent) > 0.1
+
+
+def test_a_timeless_model_is_that_without_a_trend(world):
+    plain, model = (tp.Recommender(**FORMS[2], trend=trend).fit(world) for trend in ("none", LATELY))
+    timeless = model.model_.timeless()
+    assert timeless.spec == plain.spec_
+    torch.testing.assert_close(timeless.scorer.users, plain.model_.scorer.users, rtol=1e-4, atol=1e-4)
+    assert timeless.appeal is timeless.popularity
+    assert timeless.timeless() is timeless
+
+
+# --- nothing of the future -----------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 2**32 - 1), share=st.sampled_from([0.1, 0.3]))
+@settings(max_examples=4, deadline=None)
+def test_what_comes_after_a_cut_changes_no_list(world, seed, share):
+    """Later events are shuffled among users, items and times: settings, trend and lists stay the same."""
+    cut = np.sort(world.time)[-int(share * len(world))]
+    later = world.time >= cut
+    rng, table = np.random.default_rng(seed), world.to_table().to_pandas()
+    for column in ("user", "item", "time"):
+        table.loc[later, column] = rng.permutation(table.loc[later, column].to_numpy())
+    lists = []
+    for data in (world, tp.read_interactions(table)):
+        split = tp.split_temporal(data, at=int(cut))
+        model = tp.Recommender(epochs=1, metric="ndcg@5").fit(split)
+        assert model.spec_.trend is None or model.model_.recent.moment <= cut
+        lists.append(model.recommend(split.train.user_ids.outside([0, 1, 2, 3]), k=5, at=int(cut) + WEEK))
+    assert lists[0].equals(lists[1])
