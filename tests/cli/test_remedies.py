@@ -95,6 +95,15 @@ def test_a_rule_of_the_fit_is_undone_as_advised(rules, options):
     assert "as the data of the fit" not in str(error.value)  # nothing of them is left
 
 
+def test_rules_of_a_fit_are_not_advised_where_a_file_cannot_be_opened(tmp_path):
+    model = Recommender(encoder="ease").fit({"user": ["ann", "bob"], "item": ["tea", "jam"]}, missing="drop")
+    (tmp_path / "picture.png").write_bytes(PNG)
+    for name in ("picture.png", "nothing.csv"):
+        with pytest.raises(InputError) as error:
+            model.update(tmp_path / name)
+        assert "as the data of the fit" not in str(error.value)
+
+
 KINDS = "view=1,buy=10,return=-1"
 SHOP = "user,item,event_type\nann,tea,view\nann,jam,return\nbob,tea,buy\n"
 

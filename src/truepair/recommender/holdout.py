@@ -165,7 +165,7 @@ def read_alike(source: Source, known: Interactions, options: Json | None = None)
             return read_interactions(source, **rules)
         except InputError as error:
             kept = {name: value for name, value in (before or {}).items() if name not in (options or {})}
-            if not kept:
+            if not kept or not _opens(source, rules):
                 raise
             shown = ", ".join(f"{name}={value!r:.60}" for name, value in kept.items())
             raise InputError(
@@ -176,6 +176,16 @@ def read_alike(source: Source, known: Interactions, options: Json | None = None)
     if own is not None and before is not None:
         check_alike(own, rules)
     return found
+
+
+def _opens(source: Source, rules: Mapping[str, Any]) -> bool:
+    """Whether the source can be opened, so that what is wrong is in what it holds."""
+    how = ("query", "format", "header", "encoding")
+    try:
+        ReadOptions(**{name: rules[name] for name in how if name in rules}).open(source).close()
+    except InputError:
+        return False
+    return True
 
 
 def _undone(before: Mapping[str, Any]) -> str:

@@ -59,12 +59,11 @@ def tune(
     `data` is a `Split` with a validation part, or anything that `Recommender.fit` takes; then `valid`, or a
     share of the pairs (a tenth, or the parameter `validation`), is the validation part: the share is held out
     as the parameter `hold_out` says. The test part of a split is not used. Trial 0 is the default: what `fit`
-    does without a search, with automatic settings (unless auto=False), but without a blend, which no trial
-    has. `parameters` are fixed: names of Recommender, and with `**{"loss.tau": 0.1}` fields of its loss,
-    encoder and sampler. `space` is what to search, by default what suits these three; see
-    `truepair.search.domains`. With a file as `storage`, a
-    search that was stopped continues, and several processes may share the work. The other options are those
-    of `run_search`.
+    does without a search, with automatic settings (unless auto=False), but without a blend or a trend,
+    which no trial has. `parameters` are fixed: names of Recommender, and with `**{"loss.tau": 0.1}` fields of
+    its loss, encoder and sampler. `space` is what to search, by default what suits these three; see
+    `truepair.search.domains`. With a file as `storage`, a search that was stopped continues, and several
+    processes may share the work. The other options are those of `run_search`.
 
     `found.recommender()` has the best parameters and stops after the epoch that the validation part chose.
     It holds nothing out: given all pairs, it learns from all of them.

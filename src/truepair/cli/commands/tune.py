@@ -59,7 +59,7 @@ def tune(
     """Search for the best parameters on a validation part.
 
     Trial 0 is the default: what `fit` does with the same options, automatic settings included (--no-auto:
-    fixed ones), but without a blend. So the best is never worse on validation. An option or --set
+    fixed ones), but without a blend or a trend. So the best is never worse on validation. An option or --set
     that names a parameter fixes it. Finished trials are kept: after Ctrl-C the same command continues, and
     several processes with the same command share the work. `fit --config` with the saved parameters learns
     from all interactions, the validation part included, for the number of epochs that was best. The test part
