@@ -383,9 +383,10 @@ class Interactions:
 
     def only(self, users: Mask, items: Mask) -> Interactions:
         """What these users and items have; no others are known."""
-        kept = [(users, self.user_ids), (items, self.item_ids)]
-        codes = (np.where(mask, np.cumsum(mask) - 1, -1) for mask, _ in kept)
-        return self.recoded(*codes, *(IdMap(ids.outside(np.flatnonzero(mask))) for mask, ids in kept))
+        new_users, new_items = (np.where(kept, np.cumsum(kept) - 1, -1) for kept in (users, items))
+        user_ids = IdMap(self.user_ids.outside(np.flatnonzero(users)))
+        item_ids = IdMap(self.item_ids.outside(np.flatnonzero(items)))
+        return self.recoded(new_users, new_items, user_ids, item_ids)
 
     def among(self, user_ids: IdMap, item_ids: IdMap) -> Interactions:
         """The same interactions among users and items that contain the known ones."""
