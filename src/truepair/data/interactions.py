@@ -383,7 +383,7 @@ class Interactions:
 
     def only(self, users: Mask, items: Mask) -> Interactions:
         """What these users and items have; no others are known."""
-        new_users, new_items = (np.where(mask, np.cumsum(mask) - 1, -1) for mask in (users, items))
+        new_users, new_items = (np.where(kept, np.cumsum(kept) - 1, -1) for kept in (users, items))
         user_ids = IdMap(self.user_ids.outside(np.flatnonzero(users)))
         item_ids = IdMap(self.item_ids.outside(np.flatnonzero(items)))
         return self.recoded(new_users, new_items, user_ids, item_ids)

@@ -127,8 +127,8 @@ class _Merging:
         self.log |= self.has_times and len(users) < n_events
         if self.has_times and not self.log:  # each row is a pair
             assert merged.rows is not None
-            same_user, same_time = (block[name][1:] == block[name][:-1] for name in ("users", "time"))
-            self.ties = self.ties or bool((same_user & same_time).any())  # rows are in order
+            same_user, same_time = (np.diff(block[name]) == 0 for name in ("users", "time"))  # in this order
+            self.ties = self.ties or bool((same_user & same_time).any())
             places = merged.rows - first_rows(users)
             found["places"] = places.astype(np.uint16)
             self.log = bool(places.max() > np.iinfo(np.uint16).max)
