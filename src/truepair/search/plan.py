@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import sys
 import time
@@ -95,7 +94,8 @@ def climb(
 
 
 def _best(points: Sequence[Point], scores: Mapping[Point, float]) -> Point:
-    return max(points, key=lambda point: scores.get(point, -math.inf))
+    """Of those that were run; there may be no time for the last ones."""
+    return max(filter(scores.__contains__, points), key=scores.__getitem__)
 
 
 def _around(point: Point, wanted: Collection[str], scores: Mapping[Point, float]) -> list[Point]:
@@ -114,7 +114,8 @@ def _around(point: Point, wanted: Collection[str], scores: Mapping[Point, float]
         low, high = best_at.get(point.place - _WIDE), best_at.get(point.place + _WIDE)
         if low is not None and high is not None:
             steps = [_STEP if high >= low else -_STEP]
-        found += [point._replace(place=point.place + step) for step in steps]
+        for step in steps:
+            found.append(point._replace(place=point.place + step))
     allowed, places = list[Point](), range(_PLACES[0], _PLACES[1] + 1)
     for each in found:
         if each.place in places and 0 <= each.popularity <= _MOST_POPULARITY and each not in scores:

@@ -204,22 +204,22 @@ def run_search(
     check_space(space, fixed)
     seed = check_whole("seed", seed, 0)
     effort = check_effort(trials, together, extensions)
-    first = _checked(first or {}, space)
+    _check_first(first or {}, space)
     check_optuna()
     from truepair.search.study import KeptStudy  # it needs Optuna
 
     meaning = _meaning(space, fixed, runner)
     kept = KeptStudy(Path(storage), study, meaning, keep_space=keep_space, has_default=default is not None)
-    search = TpeSearch(kept, fixed, default, first, seed, prune, **effort)
+    search = TpeSearch(kept, fixed, default, first or {}, seed, prune, **effort)
     try:
         for batch in search.batches():
             _run(batch, runner, kept)
             with quietly():
                 done = kept.trials()
             best, own = best_of(done), [trial.number for trial in batch]
-            for trial in [
-                one for one in done if one.number in own
-            ]:  # without those that others took for dead
+            for trial in done:  # without those that others took for dead
+                if trial.number not in own:
+                    continue
                 if progress:
                     count = f"trial {trial.number}, {len(done)} of {trials} done"
                     print(f"{count}: {_line(trial, best)}", file=sys.stderr)
@@ -273,12 +273,11 @@ def check_space(space: Space, fixed: Flat) -> None:
         known[name] = None
 
 
-def _checked(first: Flat, space: Space) -> Json:
-    """The values of the first trial that are in the space."""
+def _check_first(first: Flat, space: Space) -> None:
+    """Raise if a value of the first trial is outside its domain."""
     for name, value in first.items():
         if name in space and not domain_of(space[name]).contains(value):
             raise InputError(f"first has {name} = {value!r}, which is outside {domain_of(space[name])}.")
-    return {name: value for name, value in first.items() if name in space}
 
 
 def _meaning(space: Space, fixed: Flat, runner: Runner) -> Json:

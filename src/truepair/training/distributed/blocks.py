@@ -15,7 +15,6 @@ from torch import Tensor
 
 from truepair.data.interactions import Interactions
 from truepair.randomness import random_words
-from truepair.sampling import Full
 from truepair.training.distributed.collectives import ProcessGroup
 from truepair.training.distributed.shards import Parts, Shard, ShardPairs
 from truepair.training.full.pair_sums import Kernel, PairSums, PairTotals, Sums, UserBlock
@@ -38,20 +37,18 @@ class ShardBlocks(Blocks):
         self.shard, self.group = shard, group
         super().__init__(job, device, weights=weights)
         self.n_items, self.totals = len(shard), None if group.size == 1 else group
-        assert isinstance(job.sampler, Full)
-        self.n_columns = job.sampler.columns_of(shard.n)
         if self.chances is not None:
             self.chances = shard.take(self.chances).clone()
 
     def keep_pairs(self, data: Interactions, weights: Floats | None) -> None:
         """Put the rank's own pairs on the device; what the counts of all are for remains in `user_counts`."""
         pairs = ShardPairs.of(data, self.shard)
-        own = None if weights is None else weights[pairs.places]
         self.user_counts, self.counts, self.indptr, self.items = (
             torch.tensor(array, device=self.device)
             for array in (pairs.user_counts, np.diff(pairs.indptr), pairs.indptr, pairs.items)
         )
-        self.anchor_weights = None if own is None else torch.tensor(own, device=self.device)
+        if weights is not None:
+            self.anchor_weights = torch.tensor(weights[pairs.places], device=self.device)
 
     def drawn(self, key: int, chances: Tensor) -> Tensor:
         """The rank's own items among the columns, counted from its first.

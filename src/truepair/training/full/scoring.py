@@ -102,12 +102,12 @@ class Blocks:
         tau = torch.tensor(getattr(loss, "tau", 0.0), dtype=torch.float64, device=device)
         self.tau = tau.expand(data.n_users) if tau.ndim == 0 else tau
         self.weights = loss.item_weights((data.n_users, data.n_items), device)
-        n_columns = sampler.columns_of(data.n_items)
+        self.n_columns = sampler.columns_of(data.n_items)
         popularity = data.item_counts if popularity is None else popularity
         self.chances = None
-        if n_columns is not None:
+        if self.n_columns is not None:
             of_items = torch.as_tensor(sampler.item_weights(popularity), device=device)  # float64
-            self.chances = column_chances(of_items, n_columns)
+            self.chances = column_chances(of_items, self.n_columns)
 
     def keep_pairs(self, data: Interactions, weights: Floats | None) -> None:
         """Put the items and weights of all pairs on the device."""
