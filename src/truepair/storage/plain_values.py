@@ -7,7 +7,7 @@ import json
 import sys
 from contextlib import suppress
 from types import UnionType
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from truepair.errors import InputError
 
@@ -53,6 +53,15 @@ def as_text(value: object) -> str:
 def as_json(value: object) -> str:
     """A value as JSON, with text for what JSON does not have, such as UUIDs and bytes."""
     return json.dumps(value, ensure_ascii=False, default=as_text)
+
+
+def from_json(text: str | bytes) -> Any:
+    """The value that JSON says; a ValueError for NaN and infinities, which JSON does not have."""
+    return json.loads(text, parse_constant=_refuse)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"it holds {constant}, which JSON does not have")
 
 
 def _parts(value: object) -> list[object]:

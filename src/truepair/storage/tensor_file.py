@@ -19,7 +19,7 @@ from torch import Tensor
 
 from truepair.errors import StorageError
 from truepair.storage.atomic import atomic_write
-from truepair.storage.plain_values import every_value
+from truepair.storage.plain_values import every_value, from_json
 
 
 def write_tensors(path: Path, kind: str, version: int, tensors: Mapping[str, Tensor], facts: object) -> None:
@@ -83,7 +83,7 @@ def read_tensors(
             _check_header(path, header, kind, version, since or version)
             # copies: in the file's own memory they lie at odd addresses, and sums of floats depend on those
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118, no dict
-        facts = json.loads(header["facts"], parse_constant=_refuse)
+        facts = from_json(header["facts"])
         digest = digest_of(tensors, header["facts"])
         every_value(facts)  # raises if they are nested too deeply
     except (safetensors.SafetensorError, OSError, KeyError, ValueError, TypeError, RecursionError) as error:
@@ -103,11 +103,6 @@ def _check_header(path: Path, header: Mapping[str, str], kind: str, version: int
         )
     if found not in map(str, range(since, version + 1)):
         raise StorageError(f"{path} is a {kind} of version {found!r:.20}, which never existed; damaged.")
-
-
-def _refuse(constant: str) -> None:
-    """NaN and infinities, which JSON does not have and `write_tensors` does not write."""
-    raise ValueError(f"its facts hold {constant}")
 
 
 def digest_of(tensors: Mapping[str, Tensor], text: str) -> str:

@@ -17,7 +17,7 @@ from truepair.data.rows.pairs import DUPLICATES
 from truepair.data.rows.weighting import check_policy
 from truepair.errors import InputError, StorageError, check_choice, check_number
 from truepair.storage.atomic import atomic_write
-from truepair.storage.plain_values import every_value, read_record
+from truepair.storage.plain_values import every_value, from_json, read_record
 from truepair.storage.types import Json
 
 KIND = "truepair prepared interactions"
@@ -84,7 +84,7 @@ def read_manifest(folder: Path) -> Manifest:
     """The manifest of a folder; anything wrong with it is a StorageError."""
     path = folder / NAME
     try:
-        content = json.loads(path.read_bytes(), parse_constant=_refuse)
+        content = from_json(path.read_bytes())
         every_value(content)  # raises if they are nested too deeply
     except (OSError, ValueError, RecursionError, InputError) as error:
         raise StorageError(f"{path} cannot be read: {error!s:.300}. It is damaged or foreign.") from error
@@ -192,7 +192,3 @@ def _id_arrays(name: str, n: int, kind: str) -> dict[str, Expected]:
 def _digest(content: Json) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"it holds {constant}, which JSON does not have")

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
 
 from truepair.errors import StorageError
 from truepair.storage.atomic import flush_to_disk
+from truepair.storage.plain_values import from_json
 from truepair.storage.types import Json
 
 DECISIONS = {
@@ -110,13 +110,9 @@ class DecisionLog:
         return found[:most]
 
 
-def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number of JSON")
-
-
 def _parsed(line: bytes) -> Json | None:
     try:
-        found = json.loads(line, parse_constant=_refuse)
+        found = from_json(line)
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or found.get("decision") not in DECISIONS:

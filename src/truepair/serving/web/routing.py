@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from inspect import iscoroutinefunction
 from itertools import groupby
 from operator import methodcaller
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 from fastapi import APIRouter, Request
@@ -27,6 +26,7 @@ from truepair.serving.limits import Limits
 from truepair.serving.refusals import RefusalError
 from truepair.serving.web.bodies import RequestBody
 from truepair.serving.web.tokens import Tokens, credentials
+from truepair.storage.plain_values import from_json
 from truepair.storage.types import Json
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -164,13 +164,9 @@ async def read_body(request: Request, limits: Limits) -> bytes:
 def read_json(body: bytes) -> object:
     """The value in a body; a RefusalError if it is not JSON."""
     try:
-        return json.loads(body, parse_constant=_not_a_number)
+        return from_json(body)
     except (ValueError, RecursionError) as error:  # of broken JSON, broken UTF-8, numbers without an end
         raise RefusalError(400, f"the body is not JSON: {str(error)[:200]}; send an object.") from None
-
-
-def _not_a_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not a number of JSON")
 
 
 # --- answers ---------------------------------------------------------------------------------------------
