@@ -323,7 +323,7 @@ def test_what_comes_after_a_cut_changes_no_list(world, seed, share):
     for column in ("user", "item", "time"):
         table.loc[later, column] = rng.permutation(table.loc[later, column].to_numpy())
     lists = []
-    for data in (world, tp.read_interactions(table)):
+    for data in (world, tp.read_interactions(table.to_dict("list"))):
         split = tp.split_temporal(data, at=int(cut))
         model = tp.Recommender(epochs=1, metric="ndcg@5").fit(split)
         assert model.spec_.trend is None or model.model_.recent.moment <= cut
