@@ -8,17 +8,18 @@ import numpy as np
 
 from truepair.data.ids import IdMap
 from truepair.data.interactions import Interactions
-from truepair.data.log import Policy, joined_log
+from truepair.data.log import Policy, joined_log, positions
 from truepair.data.rows.pairs import interactions_of, repeats
 from truepair.errors import InputError
 
 
-def merged(known: Interactions, new: Interactions) -> Interactions:
+def merged(known: Interactions, new: Interactions, in_order: bool = False) -> Interactions:
     """The pairs and dislikes of both, as if all events had been read together.
 
     The rule for repeats is that of the new interactions if they were read, else that of the known ones. Where
     one of both has no times, what is new is later. Of ratings a model keeps none: with "max", the last event
-    counts. An event without a weight has 1.
+    counts. An event without a weight has 1. `in_order`: where there are no times of a clock, the order of
+    events is kept as places in histories.
     """
     user_ids = _all_ids("user", known.user_ids, new.user_ids)
     item_ids = _all_ids("item", known.item_ids, new.item_ids)
@@ -36,6 +37,8 @@ def merged(known: Interactions, new: Interactions) -> Interactions:
     if policy.half_life is not None and logs[0].time is None:
         raise InputError(f"half_life = {policy.half_life!r} needs times, and the new interactions have none.")
     log = replace(joined_log([replace(log, policy=policy) for log in logs]), policy=policy)
+    if in_order and log.time is None:
+        log = replace(log, time=positions(log.users), time_kind="order")
     if policy.duplicates == "error" and (found := repeats(log.keys.copy())) is not None:
         user, item = user_ids.ids[found.key // len(item_ids)], item_ids.ids[found.key % len(item_ids)]
         raise InputError(
