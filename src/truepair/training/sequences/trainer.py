@@ -28,6 +28,7 @@ from truepair.training.sequences.losses import (
     softmax_gradients,
 )
 
+_LAYER_WORK = 12  # products of d x d numbers for a state and a layer
 _POOL = 16  # steps whose users are sorted by the length of their histories
 _POSITIONS, _EXTRA, _ITEMS = 1, 2, 3  # of a step's random numbers
 
@@ -63,6 +64,9 @@ class SequenceTrainer(ModuleTrainer):
         self.n_anchors = int(counts[self.users].clamp(max=most).sum())
         self.n_saturated_users = int(((counts > 0) & ~trained).sum())
         self.steps = math.ceil(len(self.users) / job.settings.batch_size)
+        columns = job.sampler.columns_of(data.n_items) or data.n_items if isinstance(job.sampler, Full) else 1
+        states = int(counts.sum()) / self.steps  # of a step
+        self.work = 3 * states * encoder.dim * (columns + _LAYER_WORK * encoder.layers * encoder.dim)
         self.weights: Tensor | None = None  # of each event
         if log.weight is not None and len(weight := log.weight[log.liked]) and weight.min() < weight.max():
             self.weights = torch.tensor(weight / weight.mean(), dtype=torch.float32, device=self.device)
