@@ -157,7 +157,7 @@ class RecurrentNetwork(Network):
         """One event x [B, d] after the state [layers, B, K, d]; None: it is the first. Without dropout."""
         if state is None:
             state = x.new_zeros(len(self.blocks) // 2, len(x), len(_HALF_LIVES), x.shape[1])
-        after = []
+        after: list[Tensor] = []
         for block, norm in zip(self.blocks, self.norms, strict=False):
             if isinstance(block, Recurrences):
                 change, now = block.step(norm(x), state[len(after)])

@@ -81,6 +81,9 @@ class Recommender(Parameters):
     weight_decay, l2_users  0, 0                     0, 0.1                     1e-5, 0
     validation, patience    nothing is held out      nothing; DNS: 0.1, 10      0.1, 10 epochs
 
+    The encoders "sasrec" and "recurrence" read the order of events and have defaults of their own:
+    docs/sequences.md. `auto` has no effect on them.
+
     >>> clicks = {"user": ["ann", "ann", "bob", "bob"], "item": ["tea", "milk", "tea", "jam"]}
     >>> model = Recommender(dim=4, epochs=5).fit(clicks)
     >>> model.recommend(["ann"], k=1).column("item").to_pylist()
