@@ -51,6 +51,8 @@ def describe_job(job: Job, on_epoch: object) -> Json:
         described[part] = type(getattr(job, part)).__name__
         described |= {f"{part}.{k}": v for k, v in _fields(getattr(job, part)).items()}
     described |= _fields(job.settings)
+    if job.encoder.reads_order:  # places in histories are no part of the checksum of interactions
+        described["histories"] = _digest(job.interactions.log.histories.items.astype("<i8").tobytes())
     masks = {"anchors": job.anchors, "negatives": job.negatives}
     described |= {name: _digest(mask.tobytes()) for name, mask in masks.items() if mask is not None}
     if job.interactions.disliked is None or not isinstance(job.sampler, Full):

@@ -207,6 +207,15 @@ def test_a_resumed_run_ends_with_the_same_bits(name, sampler, tmp_path):
         assert all(torch.equal(found.network[key], whole.network[key]) for key in whole.network)
 
 
+def test_another_order_is_another_run(tmp_path):
+    rows = {"user": [0, 0, 0, 1, 1], "item": [0, 1, 2, 2, 0]}
+    data = read_interactions(rows, chronological=True)
+    turned = read_interactions({name: column[::-1] for name, column in rows.items()}, chronological=True)
+    fit(job_of(data=data), checkpoint=tmp_path / "c")
+    with pytest.raises(StorageError, match="histories was"):
+        fit(job_of(data=turned), checkpoint=tmp_path / "c")
+
+
 def test_the_best_epoch_has_its_network(tmp_path):
     split = split_leave_last_out(walks())
     job, scores = job_of(data=split.train), iter([0.2, 0.9, 0.1])
