@@ -72,6 +72,8 @@ if TYPE_CHECKING:
     from truepair.models.encoders import MF as MF
     from truepair.models.encoders import Hybrid as Hybrid
     from truepair.models.encoders import LightGCN as LightGCN
+    from truepair.models.encoders import Recurrence as Recurrence
+    from truepair.models.encoders import SASRec as SASRec
     from truepair.models.trend import Trend as Trend
     from truepair.prior import estimate_prior as estimate_prior
     from truepair.recommender.estimator import Recommender as Recommender
@@ -110,7 +112,7 @@ _MODULES = {  # module -> its public names
     "split_given",
     "sampling": "Uniform Popularity DNS BNS Full",
     "losses": "BPR BCE CCL InfoNCE SL BSL PSL DCL HCL DPL DPLHard DPLHalf register_loss",
-    "models.encoders": "MF LightGCN Hybrid",
+    "models.encoders": "MF LightGCN Hybrid SASRec Recurrence",
     "models.closed_forms": "Popular ItemKNN EASE",
     "models.trend": "Trend",
     "training": "Settings Job fit FitResult",

@@ -162,4 +162,4 @@ def test_bad_parameters(make, message):
 
 
 def test_registry():
-    assert set(ENCODERS) == {"mf", "lightgcn", "hybrid"}
+    assert set(ENCODERS) == {"mf", "lightgcn", "hybrid", "sasrec", "recurrence"}

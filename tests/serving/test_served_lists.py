@@ -46,6 +46,26 @@ def test_the_list_of_a_person_is_that_of_the_library(serve, model):
         assert found["items"] == [{name: row[name] for name in ("item", "score", "rank")} for row in expected]
 
 
+@pytest.mark.parametrize("kind", [tp.SASRec, tp.Recurrence])
+def test_a_session_and_new_events_are_read_in_order(serve, kind):
+    """Users walk along a circle of items: the last one says which is next."""
+    starts, steps = np.arange(60)[:, None] % 20, np.arange(6)
+    walks = [f"i{i}" for i in ((starts + steps) % 20).ravel()]
+    users, times = [f"u{u}" for u in np.repeat(np.arange(60), 6)], np.tile(steps, 60)
+    model = tp.Recommender(encoder=kind(dim=16, dropout=0.0), epochs=30, learning_rate=0.02)
+    client = serve(model.fit({"user": users, "item": walks, "time": times}))
+    for liked, expected in ((["i3", "i4", "i5"], "i6"), (["i5", "i4", "i3", "i4"], None)):
+        found = client.post("/v1/session/recommendations", {"liked": liked, "k": 24}).json["items"]
+        times = range(len(set(liked)))
+        history = {"user": ["a"] * len(times), "item": list(dict.fromkeys(liked[::-1]))[::-1], "time": times}
+        wanted = rows(model.fold_in(history).recommend(k=24))
+        assert [row["item"] for row in found] == [row["item"] for row in wanted]
+        assert expected in (found[0]["item"], None)
+    event = {"user": "u0", "item": "i12", "kind": "like"}
+    assert client.post("/v1/events", {"events": [event]}).status in (200, 201, 202)
+    assert client.get("/v1/users/u0/recommendations?k=1").json["items"][0]["item"] == "i13"
+
+
 def test_a_list_as_an_arrow_stream(serve, model):
     found = table(serve(model).get("/v1/users/u3/recommendations?k=4", accept=ARROW))
     assert found.equals(model.recommend(["u3"], k=4))

@@ -56,7 +56,7 @@ def test_draws_are_equal(sampler, data):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("encoder", ENCODERS)
+@pytest.mark.parametrize("encoder", [name for name, kind in ENCODERS.items() if not kind.reads_order])
 def test_training_is_equal_up_to_rounding(loss, encoder, data):
     cpu, cuda = (on(d, ENCODERS[encoder](dim=8), LOSSES[loss](), Uniform(), data) for d in ("cpu", "cuda"))
     torch.testing.assert_close(cpu.users, cuda.users, rtol=1e-2, atol=2e-3)

@@ -55,7 +55,7 @@ def evaluate(
             raise InputError("a split says what to exclude; leave out exclude and train.")
         split, (target, exclude, train) = target, _part_of(target, on)
         if (check := getattr(model, "check_unseen", None)) is not None:  # a Recommender knows its data
-            check(split, on)
+            model = check(split, on)
         exclude = exclude if candidates is None else None
     ks = _checked_ks(ks)
     if candidates is not None:

@@ -10,14 +10,23 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812, the name everybody uses
 from torch import Tensor, nn
 
 from truepair.data.interactions import Interactions
+from truepair.data.log import Histories
 from truepair.data.tables.features import Features
 from truepair.errors import InputError, check_choice, check_number, check_whole, settle
+from truepair.models.sequence_networks import (
+    Network,
+    PaddedHistories,
+    RecurrentNetwork,
+    causal_transformer,
+)
 from truepair.models.sparse_products import Graph, product, with_transpose
+from truepair.models.start import Start
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,8 @@ class Encoder:
     """
 
     learns_from_features: ClassVar[bool] = False
+    reads_order: ClassVar[bool] = False
+    """Whether users have no vectors of their own, but states that follow from their events in order."""
     dim: int = 64
     scoring: Literal["dot", "cosine"] = "dot"
     temperature: float = 1.0
@@ -114,7 +125,111 @@ class Hybrid(Encoder):
         return StartedHybrid(self, interactions, seed, device).to(device)
 
 
-ENCODERS: dict[str, type[Encoder]] = {"mf": MF, "lightgcn": LightGCN, "hybrid": Hybrid}
+@dataclass(frozen=True)
+class SequenceEncoder(Encoder):
+    """A user's vector is the state of a network after the last event; no vectors of users are trained.
+
+    layers      of the network
+    dropout     None: .2 where items have 50 events or more in the mean, else .5
+    length      events of a history that count, from the last one
+    positions   of each user that are trained on in an epoch, at random; None: all
+    """
+
+    reads_order: ClassVar[bool] = True
+    layers: int = 2
+    dropout: float | None = None
+    length: int = 200
+    positions: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        settle(
+            self, layers=check_whole("layers", self.layers, 1, 64),
+            length=check_whole("length", self.length, 1, _LONGEST),
+        )  # fmt: skip
+        if self.dropout is not None:
+            settle(self, dropout=check_number("dropout", self.dropout, 0, 1, open_high=True))
+        if self.positions is not None:
+            settle(self, positions=check_whole("positions", self.positions, 1))
+
+    def network(self, dropout: float = 0.0) -> Network:
+        """The network between items and states, with random parameters."""
+        raise NotImplementedError
+
+    def start(  # type: ignore[override]
+        self, interactions: Interactions, seed: int, device: torch.device
+    ) -> StartedSequence:
+        """Initial parameters and the histories on `device`."""
+        generator = torch.Generator().manual_seed(seed)
+        items = torch.randn(interactions.n_items, self.dim, generator=generator) * _FIRST_SIZE
+        histories, dropout = ordered_histories(interactions), self.dropout
+        if dropout is None:
+            dropout = 0.2 if len(histories.items) >= _DENSE * interactions.n_items else 0.5
+        started = StartedSequence(self, items, dropout, seed, self.addition(interactions)).to(device)
+        started.histories = PaddedHistories.of(histories, device)
+        return started
+
+
+@dataclass(frozen=True)
+class SASRec(SequenceEncoder):
+    """A causal transformer over the events of a user, whose item vectors are those of the scores too.
+
+    (Kang and McAuley, *Self-Attentive Sequential Recommendation*, with norms before blocks, rotary positions
+    and gated MLPs.) `dim` must be a multiple of twice the number of heads.
+    """
+
+    heads: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        settle(self, heads=check_whole("heads", self.heads, 1))
+        if self.dim % (2 * self.heads):
+            raise InputError(
+                f"dim = {self.dim} of SASRec(heads={self.heads}) is no multiple of {2 * self.heads}, twice "
+                "its number of heads; change dim or heads."
+            )
+
+    def network(self, dropout: float = 0.0) -> Network:
+        """Attention and gated MLPs in turn."""
+        return causal_transformer(self.dim, self.layers, self.heads, dropout)
+
+
+@dataclass(frozen=True)
+class Recurrence(SequenceEncoder):
+    """Linear recurrences over the events of a user at several rates of decay, mixed by gated MLPs.
+
+    (The family of LRURec: Yue et al., *Linear Recurrent Units for Sequential Recommendation*, with real
+    rates.) The state of a user takes one more event at a cost that does not depend on the history.
+    """
+
+    def network(self, dropout: float = 0.0) -> RecurrentNetwork:
+        """Recurrences and gated MLPs in turn."""
+        return RecurrentNetwork(self.dim, self.layers, dropout)
+
+
+def ordered_histories(interactions: Interactions) -> Histories:
+    """The items of each user in order; raise if a user has several and their order is not known."""
+    log = interactions.log
+    if log.time is None and (np.diff(log.histories.indptr) > 1).any():
+        raise InputError(
+            "the order of the events is not known, and this model reads it; read a column of times with "
+            "time=…, or pass chronological=True if the rows are in order."
+        )
+    return log.histories
+
+
+ENCODERS: dict[str, type[Encoder]] = {
+    "mf": MF,
+    "lightgcn": LightGCN,
+    "hybrid": Hybrid,
+    "sasrec": SASRec,
+    "recurrence": Recurrence,
+}
+
+_LONGEST = 4096  # events of a history: matrices of powers and attention grow with its square
+_DENSE = 50  # events of an item in the mean
+_FIRST_SIZE = 0.02  # standard deviation of the first item vectors of sequences
+_PLACES = 1 << 15  # of histories whose states are computed at once
 
 
 class StartedEncoder(nn.Module):
@@ -141,6 +256,12 @@ class StartedEncoder(nn.Module):
         self.register_buffer("addition", addition, persistent=False)
         self.user = nn.Parameter(_xavier_normal(n_users, encoder.dim, generator))
         self.item = nn.Parameter(_xavier_normal(n_items, encoder.dim, generator))
+
+    @torch.no_grad()
+    def begin(self, start: Start) -> None:
+        """Go on from these vectors."""
+        self.user.copy_(start.users.vectors)
+        self.item.copy_(start.items.vectors)
 
     def forward(
         self, some_users: Tensor | None = None, some_items: Tensor | None = None
@@ -186,6 +307,84 @@ class StartedHybrid(StartedEncoder):
         if side not in self.tables:
             return vectors
         return vectors + product(*self.tables[side], self.get_parameter(f"{side}_features"))
+
+
+class StartedSequence(nn.Module):
+    """Trainable item vectors and a network over histories.
+
+    Calling it gives (users [n_users, d], items [n_items, d]) as `StartedEncoder` does; users are the states
+    after their last events, zeros without any.
+    """
+
+    addition: Tensor | None
+    histories: PaddedHistories
+
+    def __init__(
+        self,
+        encoder: SequenceEncoder,
+        items: Tensor,
+        dropout: float = 0.0,
+        seed: int = 0,
+        addition: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.register_buffer("addition", addition, persistent=False)
+        self.item = nn.Parameter(items)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.network = encoder.network(dropout)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Copies of all parameters beside the item vectors, on the CPU."""
+        return {name: value.detach().cpu().clone() for name, value in self.network.state_dict().items()}
+
+    @torch.no_grad()
+    def begin(self, start: Start) -> None:
+        """Go on from these item vectors and weights of the network."""
+        self.item.copy_(start.items.vectors)
+        if start.network:
+            self.network.load_state_dict(dict(start.network))
+
+    def vectors(self) -> Tensor:
+        """The item vectors, normalised for cosine scores. [n_items, dim]"""
+        return F.normalize(self.item) if self.encoder.scoring == "cosine" else self.item
+
+    def states(self, items: Tensor, vectors: Tensor) -> Tensor:
+        """The state after each event of histories [B, L], by these item vectors: [B, L, dim]."""
+        x = F.embedding(items, vectors) * math.sqrt(self.encoder.dim)
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=x.device.type == "cuda"):
+            found: Tensor = self.network(x)
+        return found.to(x.dtype)
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        """The two matrices."""
+        items = self.vectors()
+        if self.addition is not None:
+            items = torch.cat([items, self.addition], dim=1)
+        return self.rows(self.histories), items
+
+    @torch.no_grad()
+    def rows(self, histories: PaddedHistories) -> Tensor:
+        """The vectors of users after these histories, scaled for scoring. [n_users, d]"""
+        training, vectors = self.training, self.vectors()
+        self.eval()
+        counts = histories.counts(self.encoder.length)
+        found = vectors.new_zeros(len(counts), self.encoder.dim)
+        order = counts.argsort(stable=True)
+        lengths = counts[order].tolist()
+        first = int((counts == 0).sum())
+        while first < len(order):
+            last = first + 1
+            while last < len(order) and lengths[last] * (last + 1 - first) <= _PLACES:
+                last += 1
+            users = order[first:last]
+            places, known = histories.last(users, self.encoder.length)
+            states = self.states(histories.items[places], vectors)
+            found[users] = states[torch.arange(len(users), device=users.device), known.sum(dim=1) - 1]
+            first = last
+        self.train(training)
+        return self.encoder.scaled(found)
 
 
 def _xavier_normal(n: int, dim: int, generator: torch.Generator) -> Tensor:

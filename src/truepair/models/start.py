@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
 import torch
@@ -31,6 +32,7 @@ class Side(NamedTuple):
 class Start:
     """Where training starts, in place of the encoder's random vectors.
 
+    `network` has the weights of a sequence encoder; its `users` are states, from which nothing starts.
     `steps` is the number of Adam's steps so far, for its bias correction. Without moments it is 0, and Adam
     begins anew. Rows that are new have the moments 0.
     """
@@ -38,6 +40,7 @@ class Start:
     users: Side
     items: Side
     steps: int = 0
+    network: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         settle(self, steps=check_whole("steps", self.steps, 0))
@@ -69,7 +72,8 @@ class Start:
     def digest(self) -> str:
         """A checksum of all numbers."""
         digest = hashlib.blake2b(str(self.steps).encode(), digest_size=8)
-        for tensor in (x for side in self.sides().values() for x in side if x is not None):
+        parts = [x for side in self.sides().values() for x in side if x is not None]
+        for tensor in (*parts, *self.network.values()):
             digest.update(tensor.cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
 

@@ -81,6 +81,9 @@ class Recommender(Parameters):
     weight_decay, l2_users  0, 0                     0, 0.1                     1e-5, 0
     validation, patience    nothing is held out      nothing; DNS: 0.1, 10      0.1, 10 epochs
 
+    The encoders "sasrec" and "recurrence" read the order of events and have defaults of their own:
+    docs/sequences.md. `auto` has no effect on them.
+
     >>> clicks = {"user": ["ann", "ann", "bob", "bob"], "item": ["tea", "milk", "tea", "jam"]}
     >>> model = Recommender(dim=4, epochs=5).fit(clicks)
     >>> model.recommend(["ann"], k=1).column("item").to_pylist()
@@ -176,8 +179,11 @@ class Recommender(Parameters):
             check_type("split", split, Split, "make one with split_random, and fit on it")
         return evaluate(self, split, on, ks=ks, cold=cold, candidates=candidates)
 
-    def check_unseen(self, split: Split, on: Literal["valid", "test"]) -> None:
-        """Raise if this part of a split was among the data of `fit`."""
+    def check_unseen(self, split: Split, on: Literal["valid", "test"]) -> Recommender:
+        """The recommender to evaluate on this part of a split; raise if the part was among the data of `fit`.
+
+        It is this one, or one whose users have not done yet what the validation part holds.
+        """
         model, target = self._fitted(), split.valid if on == "valid" else split.test
         own, rules = split.train.origin.policy.reading, model.seen.origin.policy.reading
         if own is not None and rules is not None:
@@ -185,10 +191,15 @@ class Recommender(Parameters):
         if (split.train.user_ids, split.train.item_ids) != (model.seen.user_ids, model.seen.item_ids):
             raise InputError("the model was fitted on other users or items; fit and evaluate on one split.")
         if on == "valid" and model.data == split.train.hash:
-            return  # fitted on this split: the validation part is known, and nothing was learnt from it
+            # fitted on this split: the validation part is known, and nothing was learnt from it
+            if not model.spec.has_network:
+                return self
+            scorer = dataclasses.replace(model.scorer, users=model.user_vectors(split.train))
+            return with_model(dataclasses.replace(model, scorer=scorer), self.output_)
         n_seen = 0 if target is None else int(model.seen.has(target.users, target.items).sum())
         if n_seen:
             raise InputError(f"{n_seen:,} pairs of the {on} part were in the data; use fit(split).")
+        return self
 
     def _fitted(self) -> Model:
         if not hasattr(self, "model_"):

@@ -59,13 +59,17 @@ def fit_split(
     model = Model(
         dataclasses.replace(spec, searched=()), scorer.on_cpu(), seen, train.item_counts,
         trained=train.user_counts > 0, added=np.zeros(train.n_items, dtype=bool),
-        tau=tau_of(result), start=result.start, data=train.hash,
+        tau=tau_of(result), start=result.start, network=result.network, data=train.hash,
     )  # fmt: skip
     if spec.trend is not None:
         model = model.with_recent(recent_counts(spec.trend, train))
     score = result.score
     if validation is not None and (spec.blend is not None or spec.trend is not None):
         score = validation.score(*model.scorer.matrices())
+    if split.valid is not None and spec.has_network:  # the states now know what was held out
+        model = dataclasses.replace(
+            model, scorer=dataclasses.replace(model.scorer, users=model.user_vectors(seen))
+        )
     model = dataclasses.replace(model, facts=_facts(spec, result, split, score) | facts | dict(about or {}))
     if tables.items is not None:
         model = dataclasses.replace(model, item_map=map_of(model, tables.items))
@@ -109,7 +113,8 @@ def _train(
     on_epoch = validation if spec.stop_after is None else StopAfter(spec.stop_after, validation)
     run: Json = {"engine": spec.engine, "progress": progress}
     job, facts = prepare(spec.job(train, encoder=encoder, settings=settings), **run)
-    can_start = not encoder.learns_from_features  # an update would not know its features
+    # an update would not know its features; that of a network starts from its weights
+    can_start = not encoder.learns_from_features and not encoder.reads_order
     return fit(job, on_epoch, **run, checkpoint=checkpoint, keep_start=can_start), facts
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from truepair.data.durations import moment_of
 from truepair.data.ids import Codes
@@ -14,9 +16,11 @@ from truepair.data.interactions import Interactions
 from truepair.errors import InputError, check_number
 from truepair.evaluation.metrics import Mask
 from truepair.evaluation.task import History
+from truepair.models.encoders import SequenceEncoder, StartedSequence, ordered_histories
 from truepair.models.factor_matrices import Rows
 from truepair.models.feature_map import FeatureMap
 from truepair.models.scorer import Scorer
+from truepair.models.sequence_networks import PaddedHistories
 from truepair.models.start import Start
 from truepair.models.trend import Counts
 from truepair.spec import Spec
@@ -48,6 +52,8 @@ class Model:
     """How often items occurred lately, as of the moment of the lists; None without a trend."""
     start: Start | None = None
     """Where an update goes on; None for closed forms, and where it was not kept."""
+    network: Mapping[str, Tensor] = field(default_factory=dict)
+    """The weights of a sequence encoder, beside the vectors of items."""
     item_map: FeatureMap | None = None
     """From features to rows of items; None without features."""
     folded: bool = False
@@ -133,20 +139,41 @@ class Model:
         """Rows of users by their histories, for products with `scorer.columns`; nothing is retrained.
 
         Items have the codes of the model. Trained vectors are fitted by the loss of the training while those
-        of items stay fixed; a closed form is exact.
+        of items stay fixed; the states of a network are one pass over the events; a closed form is exact.
         """
+        history = None if self.scorer.weights is None else histories.weighted_csr()
+        return self.scorer.query(self.user_vectors(histories), history)
+
+    def user_vectors(self, histories: Interactions) -> Tensor:
+        """The vectors of users by their histories, scaled for scoring. [n_users, d]"""
         spec, scorer = self.spec, self.scorer
-        history = None if scorer.weights is None else histories.weighted_csr()
         if not spec.is_trained:
-            return scorer.query(torch.zeros(histories.n_users, 0), history)
-        loss = spec.loss if self.mean_tau is None else spec.loss.with_prior(self.mean_tau)
-        settings = spec.settings_for(len(histories), 0)
-        columns = scorer.trained_columns
-        vectors = fold_in(columns, spec.trained, loss, spec.sampler, histories, settings, self.popularity)
+            return torch.zeros(histories.n_users, 0)
+        if spec.has_network:
+            events = PaddedHistories.of(ordered_histories(histories), self.device)
+            vectors = self.sequence.rows(events).cpu()
+        else:
+            vectors = self._folded_in(histories)
         vectors = vectors[:, : scorer.dim]
         if spec.trend is not None:
             vectors = vectors + spec.trend.own_part(scorer.items, histories.log)
-        return scorer.query(vectors, history)
+        return vectors
+
+    @cached_property
+    def sequence(self) -> StartedSequence:
+        """The network and the vectors of items, where lists of many users are made."""
+        encoder = self.spec.trained
+        assert isinstance(encoder, SequenceEncoder)
+        started = StartedSequence(encoder, self.scorer.items)
+        started.network.load_state_dict(dict(self.network))
+        return started.to(self.device)
+
+    def _folded_in(self, histories: Interactions) -> Tensor:
+        spec, scorer = self.spec, self.scorer
+        loss = spec.loss if self.mean_tau is None else spec.loss.with_prior(self.mean_tau)
+        settings = spec.settings_for(len(histories), 0)
+        columns = scorer.trained_columns
+        return fold_in(columns, spec.trained, loss, spec.sampler, histories, settings, self.popularity)
 
     def parameters_json(self) -> Json:
         """The parameters of its spec as plain JSON."""

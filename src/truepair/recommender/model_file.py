@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,13 +17,14 @@ import torch
 from torch import Tensor
 
 from truepair.data.ids import Codes, IdMap
-from truepair.data.interactions import Interactions, Origin, trusted_interactions
+from truepair.data.interactions import TIME_KINDS, Interactions, Origin, trusted_interactions
 from truepair.data.log import Log, Policy
 from truepair.data.prepared.id_files import id_arrays, id_type, ids_of_arrays
 from truepair.data.rows.options import ReadOptions
 from truepair.data.rows.pairs import interactions_of
 from truepair.data.tables.features import FeatureEncoding
 from truepair.errors import InputError, StorageError, check_choice, check_number, check_whole
+from truepair.models.encoders import SequenceEncoder
 from truepair.models.factor_matrices import Rows, by_columns
 from truepair.models.feature_map import FeatureMap
 from truepair.models.scorer import Scorer
@@ -67,6 +68,7 @@ def save_model(path: str | Path, model: Model, output: str = "arrow", updatable:
         "popularity": torch.from_numpy(model.popularity.copy()),
         "trained": torch.from_numpy(model.trained.copy()),
         **_ids("users", seen.user_ids), **_ids("items", seen.item_ids),
+        **{_NETWORK + name: weights for name, weights in model.network.items()},
         **(_training(model.start) if updatable and model.start is not None else {}),
     }  # fmt: skip
     optional: dict[str, Tensor | Array | None] = {
@@ -97,6 +99,8 @@ def save_model(path: str | Path, model: Model, output: str = "arrow", updatable:
         "data": model.data, "updates": model.n_updates, "new pairs": model.new_pairs,
         "reading": seen.origin.policy.reading,
     }  # fmt: skip
+    if seen.stored_log is not None and seen.stored_log.time_kind == "order":
+        described["times"] = "order"
     if (found := model.item_map) is not None:
         facts = {"columns": found.encoding.as_json(), "l2": found.l2, "cosine": found.cosine}
         described["features"] = facts
@@ -128,7 +132,8 @@ def _checked(tensors: Tensors, described: Json, facts: Json) -> Stored:
     seen = _seen(tensors, user_ids, item_ids)
     reading = described.get("reading")
     policy = Policy() if reading is None else ReadOptions(**_object("reading", reading)).policy
-    seen = seen.made_from(Origin(policy, _log(tensors, policy, seen)))
+    times = check_choice("times", described.get("times", "clock"), TIME_KINDS)
+    seen = seen.made_from(Origin(policy, _log(tensors, policy, seen, times)))
     scorer = _scorer(tensors, spec, seen)
     popularity = stored("popularity", tensors, torch.int64, n_items)
     total = float(popularity.double().sum())
@@ -143,6 +148,7 @@ def _checked(tensors: Tensors, described: Json, facts: Json) -> Stored:
         added=stored("added", {"added": no_items, **tensors}, torch.bool, n_items).numpy(),
         tau=_tau(tensors, described, spec, n_users),
         start=_start(tensors, spec, n_users, n_items),
+        network=_network(tensors, spec),
         item_map=_item_map(tensors, described.get("features"), scorer),
         folded=bool(described["folded"]), data=str(described.get("data", facts.get("data", ""))),
         n_updates=check_whole("updates", described.get("updates", len(records)), 0),  # absent: an older file
@@ -245,7 +251,7 @@ def _events(log: Log) -> dict[str, Tensor]:
     return {f"events.{name}": torch.from_numpy(column.copy()) for name, column in found.items()}
 
 
-def _log(tensors: Tensors, policy: Policy, seen: Interactions) -> Log | None:
+def _log(tensors: Tensors, policy: Policy, seen: Interactions, times: Any) -> Log | None:
     """The events of a file, in order; None if it has none."""
     if "events.starts" not in tensors:
         return None
@@ -261,7 +267,8 @@ def _log(tensors: Tensors, policy: Policy, seen: Interactions) -> Log | None:
     if n and not 0 <= int(items.min()) <= int(items.max()) < seen.n_items:
         raise InputError(f"events.items has codes that are not among {seen.n_items} items.")
     users = np.repeat(np.arange(seen.n_users), counts.numpy())
-    log = Log(users, items.numpy(), seen.user_ids, seen.item_ids, policy=policy, **columns)
+    ids = seen.user_ids, seen.item_ids
+    log = Log(users, items.numpy(), *ids, time_kind=times, policy=policy, **columns)
     if not np.array_equal(interactions_of(log).keys, seen.keys):
         raise InputError("its events are not those of its pairs.")
     return log
@@ -338,6 +345,21 @@ def _item_map(tensors: Tensors, described: Json | None, scorer: Scorer) -> Featu
     return FeatureMap(encoding, weights, check_number("the l2 of the map", described["l2"], 0), cosine)
 
 
+_NETWORK = "network."
+
+
+def _network(tensors: Tensors, spec: Spec) -> dict[str, Tensor]:
+    """The weights of a network: all that the encoder has, and no others."""
+    found = {name for name in tensors if name.startswith(_NETWORK)}
+    encoder = spec.encoder
+    layout = encoder.network().state_dict() if isinstance(encoder, SequenceEncoder) else {}
+    if wrong := found ^ {_NETWORK + name for name in layout}:
+        raise InputError(f"a network of {spec.encoder} has other weights: {min(wrong)!r} is only in one.")
+    return {
+        name: stored(_NETWORK + name, tensors, torch.float32, *value.shape) for name, value in layout.items()
+    }
+
+
 # --- the state of training ---------------------------------------------------------------------------------
 
 _STEPS = "training.steps"
@@ -368,7 +390,7 @@ def _start(tensors: Tensors, spec: Spec, n_users: int, n_items: int) -> Start | 
         sides[side] = Side(*(tensors[name] for name in names))
     if unknown := found - {_STEPS}:
         raise InputError(f"{min(unknown)} does not belong to a training state of {steps} steps.")
-    start = Start(**sides, steps=steps)
+    start = Start(sides["users"], sides["items"], steps)
     if start.has_moments and spec.settings.optimizer != "adam":
         raise InputError(f"the training state has moments of Adam, not of {spec.settings.optimizer}.")
     return start

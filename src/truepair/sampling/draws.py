@@ -166,6 +166,10 @@ class Draws:
         places = self._first_positive[users][:, None] + words % self._n_positives[users][:, None]
         return self._positives[places]
 
+    def unlabelled(self, users: Tensor, n: int, key: int) -> Tensor:
+        """Unlabelled items of these users, by weight. [B, n]"""
+        return self._unlabelled_at(users, random_words(key, (len(users), n), self.device))
+
     def _unlabelled_at(self, users: Tensor, words: Tensor) -> Tensor:
         place = words % self.free[users][:, None]
         steps = torch.searchsorted(self.gaps, users[:, None] * self.stride + place, right=True)

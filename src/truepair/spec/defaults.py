@@ -37,6 +37,13 @@ SAMPLED_CPU: Json = {  # in the engine "cpu", whose steps are single interaction
     **SAMPLED, "optimizer": "adagrad", "l2_users": 0.1, "weight_decay": 0.0, "epochs": 50,
     "learning_rate": 0.1, "schedule": "linear", "patience": None, "validation": 0.0,
 }  # fmt: skip
+SEQUENCES: Json = {  # encoders that read the order of events
+    "optimizer": "adam", "l2_users": 0.0, "dim": 128,
+    "scoring": "dot", "temperature": 1.0, "popularity": 0.0, "weight_decay": 0.0,
+    "epochs": 60, "learning_rate": 1e-3, "schedule": "cosine", "patience": None, "validation": 0.0,
+}  # fmt: skip
+SEQUENCES_CPU: Json = {**SEQUENCES, "dim": 64, "epochs": 10, "learning_rate": 3e-3}
+MOST_HISTORIES = 128  # of a step
 EARLY_STOPPING = {"patience": 10, "validation": 0.1}  # of SAMPLED_CPU with DNS, whose hard items overfit soon
 
 USED_BY_CLOSED_FORMS = ("encoder", "trend", "metric", "device", "seed", "auto")
@@ -57,7 +64,9 @@ def with_defaults(parameters: Given, disliked: bool = False) -> Json:
     10
     """
     sampler, defaults = parameters["sampler"], FULL_CATALOGUE
-    if not is_full(sampler):
+    if _reads_order(parameters.get("encoder")):
+        defaults = SEQUENCES_CPU if _is_on_cpu(parameters) else SEQUENCES
+    elif not is_full(sampler):
         defaults = SAMPLED if disliked or not _trains_on_cpu(parameters) else SAMPLED_CPU
     if defaults is SAMPLED_CPU and (sampler == "dns" or isinstance(sampler, DNS)):
         defaults = {**defaults, **EARLY_STOPPING}
@@ -68,6 +77,16 @@ def with_defaults(parameters: Given, disliked: bool = False) -> Json:
     if given.get("patience") == "auto":
         del given["patience"]
     return {**defaults, **given}
+
+
+def _reads_order(encoder: object) -> bool:
+    """Whether the encoder, given by name or as an object, reads the order of events."""
+    return bool(getattr(ENCODERS.get(encoder) if isinstance(encoder, str) else encoder, "reads_order", False))
+
+
+def _is_on_cpu(parameters: Given) -> bool:
+    device = parameters.get("device", "auto")
+    return device == "cpu" or (device == "auto" and not torch.cuda.is_available())
 
 
 def _trains_on_cpu(parameters: Given) -> bool:

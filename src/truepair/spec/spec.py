@@ -19,7 +19,14 @@ from truepair.models.closed_forms import EASE, ClosedForm, Popular
 from truepair.models.encoders import ENCODERS, Encoder
 from truepair.models.trend import Trend, popularity_of
 from truepair.sampling import Sampler
-from truepair.spec.defaults import USED_BY_CLOSED_FORMS, Given, default_batch_size, is_full, with_defaults
+from truepair.spec.defaults import (
+    MOST_HISTORIES,
+    USED_BY_CLOSED_FORMS,
+    Given,
+    default_batch_size,
+    is_full,
+    with_defaults,
+)
 from truepair.spec.parameters import PARAMETERS, PARTS, as_json, check_finite, check_names
 from truepair.storage.types import Json
 from truepair.storage.versions import current_parameters
@@ -143,7 +150,12 @@ class Spec:
     @property
     def reads_order(self) -> bool:
         """Whether the order of a history says something about its user."""
-        return self.trend is not None and self.trend.own > 0
+        return (self.trend is not None and self.trend.own > 0) or self.has_network
+
+    @property
+    def has_network(self) -> bool:
+        """Whether a network over events in order gives the vectors of users."""
+        return isinstance(self.encoder, Encoder) and self.encoder.reads_order
 
     @property
     def closed_form(self) -> ClosedForm | None:
@@ -164,7 +176,10 @@ class Spec:
 
     def settings_for(self, n_interactions: int, n_users: int) -> Settings:
         """The settings for data of this size."""
-        size = self.batch_size or default_batch_size(self.sampler, n_interactions, n_users)
+        if self.batch_size is None and self.has_network:
+            size = min(max(n_users // 16, 8), MOST_HISTORIES)
+        else:
+            size = self.batch_size or default_batch_size(self.sampler, n_interactions, n_users)
         return dataclasses.replace(self.settings, batch_size=size)
 
     def job(self, interactions: Interactions, **more: Any) -> Job:
@@ -228,6 +243,7 @@ def _checked(known: Given, given: Given, encoder: Encoder | ClosedForm, loss: Lo
     is_searched = (
         known["auto"] and known["loss"] == "infonce" and is_full(sampler) and stop_after is None
         and isinstance(known["encoder"], str) and isinstance(encoder, Encoder) and encoder.scoring == "cosine"
+        and not encoder.reads_order
     )  # fmt: skip
     searched = tuple(name for name in SEARCHED if name not in given) if is_searched else ()
     trend = None if known.get("trend") in (None, "none") else _part("trend", known)
@@ -281,6 +297,11 @@ def _without_effect(known: Given, given: Given, encoder: Encoder | ClosedForm, l
         reasons["blend_weight"] = "there is no blend; leave it out, or add blend='ease'"
     if not isinstance(known["encoder"], str):
         reasons |= dict.fromkeys(_ENCODER_FIELDS, _set_on_object("encoder", encoder))
+    if encoder.reads_order:
+        why = (
+            "trains no vectors of users, and all item vectors in each step; leave it out, or use weight_decay"
+        )
+        reasons |= dict.fromkeys(("l2_users", "l2_items"), f"encoder = {known['encoder']!r} {why}")
     sampler = f"sampler = {known['sampler']!r}"
     if is_full(known["sampler"]):
         why = f"{sampler} compares with all items; leave it out, or use a sampler that draws"

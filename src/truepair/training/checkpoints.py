@@ -24,6 +24,7 @@ from truepair.training.job import Job, Trainer
 from truepair.training.result import EpochRecord
 
 KIND, VERSION = "truepair checkpoint", 1
+BEST_NETWORK = "best.network."
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], Json]:
@@ -50,6 +51,8 @@ def describe_job(job: Job, on_epoch: object) -> Json:
         described[part] = type(getattr(job, part)).__name__
         described |= {f"{part}.{k}": v for k, v in _fields(getattr(job, part)).items()}
     described |= _fields(job.settings)
+    if job.encoder.reads_order:  # places in histories are no part of the checksum of interactions
+        described["histories"] = _digest(job.interactions.log.histories.items.astype("<i8").tobytes())
     masks = {"anchors": job.anchors, "negatives": job.negatives}
     described |= {name: _digest(mask.tobytes()) for name, mask in masks.items() if mask is not None}
     if job.interactions.disliked is None or not isinstance(job.sampler, Full):
@@ -107,6 +110,8 @@ def checked_contents(
         of_all = job.interactions.n_users, job.interactions.n_items
         for name, rows in zip(("users", "items"), n_rows or of_all, strict=True):
             layouts[f"best.{name}"] = (rows, width), torch.float32
+        for name, weights in getattr(trainer, "network", dict)().items():
+            layouts[BEST_NETWORK + name] = tuple(weights.shape), weights.dtype
     before = 0 if job.start is None else job.start.steps
     _check_tensors(tensors, layouts, most_steps=before + len(history) * trainer.steps)
     state = {n.removeprefix("trainer."): value for n, value in tensors.items() if n.startswith("trainer.")}
@@ -152,7 +157,7 @@ def _state_layouts(trainer: Trainer) -> dict[str, _Layout]:
     """
     found = dict(trainer.state())
     if isinstance(getattr(trainer, "optimizer", None), torch.optim.Adam):
-        sides = [name for name in found if "." not in name]  # the order of an encoder's parameters
+        sides = [name for name in found if not name.startswith("optimizer.")]  # in the order of parameters
         for place, side in enumerate(sides):
             moments = {"step": torch.zeros(()), "exp_avg": found[side], "exp_avg_sq": found[side]}
             found |= {f"optimizer.{place}.{name}": value for name, value in moments.items()}

@@ -25,6 +25,7 @@ from truepair.training.result import FitResult, OnEpoch
 from truepair.training.sampled.cpu.engine import CPU
 from truepair.training.sampled.gpu.engine import GPU
 from truepair.training.sampled.plan import plan_of
+from truepair.training.sequences.engine import SEQUENCES
 
 ENGINES: dict[str, Engine] = {
     "gpu": GPU,
@@ -32,6 +33,7 @@ ENGINES: dict[str, Engine] = {
     "full": FULL,
     "reference": REFERENCE,
     "distributed": DISTRIBUTED,
+    "sequences": SEQUENCES,
 }
 AUTO = "auto"
 _AUTO_ORDER = ("full", "gpu", "cpu", "reference")  # of those for a sampler, fastest first
@@ -55,18 +57,22 @@ if hasattr(os, "register_at_fork"):
 def choose_engine(job: Job, engine: str = AUTO) -> str:
     """The engine for a job: the one named, if it can train the job.
 
-    "auto" is the fastest engine that can: "full" for sampler="full", else "gpu" on CUDA, "cpu" for what it
-    supports, and "reference" for the rest.
+    "auto" is "sequences" for encoders that read the order of events. For others it is the fastest engine that
+    can: "full" for sampler="full", else "gpu" on CUDA, "cpu" for what it supports, and "reference" for the
+    rest.
     """
     engine = check_choice("engine", current_value("engine", engine), [AUTO, *ENGINES])
     state = job.settings.optimizer_state
     if state != "device" and (engine not in (AUTO, "full") or FULL.lacks(job)):
         raise InputError(f"optimizer_state = {state!r} is for engine 'full', with sampler='full'; omit it.")
+    if engine == AUTO and job.encoder.reads_order:
+        engine = "sequences"
     if engine == AUTO:
         return next(name for name in _AUTO_ORDER if ENGINES[name].lacks(job) is None)
     if lack := ENGINES[engine].lacks(job):
         able = [name for name, other in ENGINES.items() if other.lacks(job) is None]
-        raise InputError(f"engine = {engine!r}: {lack} Use {' or '.join(able)}, or 'auto'.")
+        remedy = f" Use {' or '.join(able)}, or 'auto'." if able else ""
+        raise InputError(f"engine = {engine!r}: {lack}{remedy}")
     return engine
 
 

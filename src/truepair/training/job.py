@@ -194,6 +194,9 @@ class Trainer(Protocol):
         """The vectors and moments now, from which another job can start; on the CPU."""
 
 
+READS_ORDER = "it does not read the order of events; 'sequences' does."
+
+
 class Engine(NamedTuple):
     """A way to train: how it starts, and what it cannot do."""
 

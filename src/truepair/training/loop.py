@@ -91,6 +91,8 @@ class Run:
         self.last_save = (0.0, 0.0)  # when it began, and how long it took
         self.history: list[EpochRecord] = []
         self.best: tuple[int, float, Matrices] | None = None  # epoch, score, matrices
+        self.network: Callable[[], dict[str, Tensor]] = getattr(trainer, "network", dict)
+        self.best_network: dict[str, Tensor] = {}  # of encoders that have one
         self.stopped = False  # by `on_epoch`
         if job.start is not None:
             trainer.begin(job.start)
@@ -151,7 +153,7 @@ class Run:
         if isinstance(score, str) or not math.isfinite(score):
             raise TrainingError(f"the validation score is {score!r} after epoch {epoch}, not a number.")
         if self.best is None or score > self.best[1]:
-            self.best = epoch, float(score), self.kept()
+            self.best, self.best_network = (epoch, float(score), self.kept()), self.network()
         return float(score)
 
     def ask(self, on_epoch: OnEpoch, state: EpochState) -> float | None:
@@ -178,6 +180,7 @@ class Run:
             job=self.job,
             engine=self.engine,
             n_saturated_users=self.trainer.n_saturated_users,
+            network=self.best_network if self.best else self.network(),
             start=self.trainer.reached() if keep_start and epoch == self.epoch else None,
         )
 
@@ -206,6 +209,7 @@ class Run:
         tensors = {f"trainer.{name}": value for name, value in self.trainer.state().items()}
         if self.best is not None:
             tensors |= {"best.users": self.best[2][0], "best.items": self.best[2][1]}
+            tensors |= {checkpoints.BEST_NETWORK + name: value for name, value in self.best_network.items()}
         return tensors
 
     def facts(self) -> Json:
@@ -225,6 +229,9 @@ class Run:
         checkpoints.check_same_job(path, facts, self.described, self.job.settings.epochs)
         try:
             self.restore(checkpoints.checked_contents(tensors, facts, self.job, self.trainer))
+            prefix = checkpoints.BEST_NETWORK
+            best = {name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)}
+            self.best_network = best
         except (KeyError, ValueError, RuntimeError) as error:
             raise StorageError(
                 f"{path} is not a whole checkpoint: {error}. Delete it to start anew."

@@ -63,15 +63,18 @@ class ModuleTrainer(ABC):
     def train_step(self, batch: Tensor, key: int) -> StepLosses:
         """Score, differentiate, update; `key` names the random numbers of the step."""
 
+    def batches(self, epoch: int) -> Generator[Tensor]:
+        """The entries of each step."""
+        found = epoch_batches(self.entries, self.job.settings.seed, epoch, self.job.settings.batch_size)
+        return found if self.prefetched is None else self.prefetched(found)
+
     def train(self, epoch: int, rate: float, advance: Callable[[int], None]) -> EpochTotals:
         """All anchors once."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         seed, losses, clamped = self.job.settings.seed, list[Tensor](), list[Tensor]()
-        batches = epoch_batches(self.entries, seed, epoch, self.job.settings.batch_size)
-        batches = batches if self.prefetched is None else self.prefetched(batches)
         # a thread may make batches ahead; it ends with them, also after an error or Ctrl-C
-        with threads_for(self.work), closing(batches):
+        with threads_for(self.work), closing(self.batches(epoch)) as batches:
             for step, batch in enumerate(batches):
                 loss, at_floor, *_ = self.train_step(batch, stream_key(seed, epoch, step))
                 losses.append(loss.detach().sum())

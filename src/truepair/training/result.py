@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from torch import Tensor
 
 from truepair.models.closed_forms import ClosedForm
 from truepair.models.factor_matrices import Rows
@@ -72,6 +74,7 @@ class FitResult:
     n_saturated_users: int = 0  # users with every item: nothing can be compared with it, so they are left out
     closed_form: ClosedForm | None = None
     score: float | None = None  # the validation score of the matrices
+    network: Mapping[str, Tensor] = field(default_factory=dict)  # weights of a sequence encoder, beside items
     start: Start | None = None  # where the training of an update starts; None if it was not asked for
 
     def matrices(self) -> tuple[Rows, Rows]:

@@ -53,7 +53,7 @@ def with_new_rows(job: Job, start: Start, users: Mask, items: Mask) -> Start:
                 one.known[rows] = progress = True
     both = zip((start.users, start.items), (users_side, items_side), strict=True)
     new_users, new_items = (Side(side.vectors, *old[1:]) for old, side in both)
-    return Start(new_users, new_items, start.steps)
+    return replace(start, users=new_users, items=new_items)
 
 
 @dataclass

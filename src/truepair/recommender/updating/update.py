@@ -80,7 +80,8 @@ def updated(
             seen=everything.known(spec.reads_order), popularity=everything.item_counts,
             # the row of a closed form is made of pairs, and without any there is none
             trained=has_pairs | growth.trained_users if spec.is_trained else has_pairs,
-            added=added, tau=tau_of(result), start=result.start, item_map=None,
+            added=added, tau=tau_of(result), start=None if spec.has_network else result.start,
+            network=result.network, item_map=None,
         ).with_recent(recent),
         result,
     )  # fmt: skip
@@ -145,7 +146,7 @@ def start_of(model: Model) -> Start:
     users, items = model.own_vectors().contiguous(), model.scorer.items.contiguous()
     if encoder.scoring == "cosine":
         users = users * encoder.temperature
-    return Start(Side(users), Side(items))
+    return Start(Side(users), Side(items), network=model.network)
 
 
 def _placed(start: Start, job: Job, growth: Growth) -> Start:
@@ -155,7 +156,9 @@ def _placed(start: Start, job: Job, growth: Growth) -> Start:
     users = np.where(growth.trained_users, growth.users, -1)
     items = np.where(growth.trained_items, growth.items, -1)
     placed = start.take(users, items)
-    for side, rows, random in ((placed.users, users, first.user), (placed.items, items, first.item)):
+    sides = [(placed.items, items, first.item)]
+    sides += [] if job.encoder.reads_order else [(placed.users, users, first.user)]
+    for side, rows, random in sides:
         side.vectors[torch.from_numpy(rows < 0)] = random.detach()[torch.from_numpy(rows < 0)]
     return placed
 
@@ -197,13 +200,12 @@ def _trained(model: Model, growth: Growth, epochs: int, progress: bool) -> FitRe
 def _untrained(job: Job, start: Start) -> FitResult:
     """The matrices of these vectors."""
     encoder = job.encoder.start(job.interactions, job.settings.seed, torch.device("cpu"))
+    encoder.begin(start)
     with torch.no_grad():
-        encoder.user.copy_(start.users.vectors)
-        encoder.item.copy_(start.items.vectors)
         users, items = encoder()
     # the encoder's own parameters, if it does not scale them, which require gradients outside of no_grad
     users, items = users.detach().clone(), items.detach().clone()
-    return FitResult(users, items, "none", job=job, epoch=0, start=start)
+    return FitResult(users, items, "none", job=job, epoch=0, network=start.network, start=start)
 
 
 def _with_prior(loss: Loss, model: Model, growth: Growth) -> Loss:

@@ -242,7 +242,8 @@ class ServedModel:
         history: dict[int, float] = {}
         for items, weight in ((liked, 1.0), (disliked, -1.0)):
             codes = self.items.find(self.items.texts(items))
-            history |= dict.fromkeys(codes[codes >= 0].tolist(), weight)
+            latest = dict.fromkeys(codes[codes >= 0].tolist()[::-1], weight)  # each item at its latest place
+            history |= dict(reversed(latest.items()))
         with self._slow:
             given = self._options(options)
             user = [self.histories.folded(history)]

@@ -33,7 +33,7 @@ from truepair.training.distributed.shards import Shard
 from truepair.training.distributed.trainer import ShardTrainer
 from truepair.training.full.engine import size_of
 from truepair.training.full.losses import has_row_form
-from truepair.training.job import Engine, Job
+from truepair.training.job import READS_ORDER, Engine, Job
 
 
 def _start(job: Job) -> ShardTrainer:
@@ -53,6 +53,8 @@ def started(job: Job, group: ProcessGroup) -> ShardTrainer:
 
 
 def _lacks(job: Job) -> str | None:
+    if job.encoder.reads_order:
+        return READS_ORDER
     if not isinstance(job.sampler, Full):
         return f"it has no sampler {type(job.sampler).__name__}; it has Full."
     if type(job.encoder) not in (MF, LightGCN):

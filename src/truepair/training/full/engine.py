@@ -17,7 +17,7 @@ from truepair.training.full.cuda_graphs import RecordedFullTrainer
 from truepair.training.full.losses import has_row_form
 from truepair.training.full.scoring import is_streamed
 from truepair.training.full.trainer import FullTrainer, ManyUsersTrainer
-from truepair.training.job import Engine, Job
+from truepair.training.job import READS_ORDER, Engine, Job
 
 
 def is_recordable(job: Job, device: torch.device | None = None) -> bool:
@@ -75,6 +75,8 @@ def check_state(job: Job) -> None:
 
 
 def _lacks(job: Job) -> str | None:
+    if job.encoder.reads_order:
+        return READS_ORDER
     if not isinstance(job.sampler, Full):
         return f"it has no sampler {type(job.sampler).__name__}; it has Full."
     if job.anchors is not None:

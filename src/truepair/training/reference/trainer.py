@@ -9,7 +9,7 @@ from torch import Tensor
 from truepair.losses import Rows
 from truepair.sampling import Draws, Full
 from truepair.training.dislikes import draws_of, weights_at
-from truepair.training.job import Engine, Job
+from truepair.training.job import READS_ORDER, Engine, Job
 from truepair.training.module_trainer import ModuleTrainer, l2_penalty
 
 
@@ -110,6 +110,8 @@ def _start(job: Job) -> FullReferenceTrainer | ReferenceTrainer:
 
 
 def _lacks(job: Job) -> str | None:
+    if job.encoder.reads_order:
+        return READS_ORDER
     if isinstance(job.sampler, Full) and job.sampler.columns_of(job.interactions.n_items) is not None:
         return "it compares with the whole catalogue, and cannot draw columns of it."
     whole = job.settings.dislike_weight == int(job.settings.dislike_weight)

@@ -1,0 +1,1 @@
+"""Engine "sequences": each event of a history predicts the next one."""
