@@ -253,7 +253,8 @@ class ServedModel:
 
     def _table(self, block: ListedUsers, known: Mask, given: lists.ListOptions, k: int) -> pa.Table:
         is_cold = known & block.popular
-        check_cold(given.cold, is_cold)
+        if is_cold.any():
+            check_cold(given.cold, is_cold)
         left_out = ~known & (given.unknown == "drop") | is_cold & (given.cold == "separate")
         block = block.part(~left_out) if left_out.any() else block
         lister = self.exact if given.is_plain else given.lister(self.model, len(known))
