@@ -42,7 +42,7 @@ SEQUENCES: Json = {  # encoders that read the order of events
     "scoring": "dot", "temperature": 1.0, "popularity": 0.0, "weight_decay": 0.0,
     "epochs": 60, "learning_rate": 1e-3, "schedule": "cosine", "patience": None, "validation": 0.0,
 }  # fmt: skip
-SEQUENCES_CPU: Json = {**SEQUENCES, "dim": 64, "epochs": 10, "learning_rate": 3e-3}
+SEQUENCES_CPU: Json = {**SEQUENCES, "dim": 64, "epochs": 20, "learning_rate": 3e-3}
 MOST_HISTORIES = 128  # of a step
 EARLY_STOPPING = {"patience": 10, "validation": 0.1}  # of SAMPLED_CPU with DNS, whose hard items overfit soon
 
