@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from truepair.data.ids import Codes, IdMap
-from truepair.data.interactions import TIME_KINDS, Interactions, Origin, trusted_interactions
+from truepair.data.interactions import Interactions, Origin, trusted_interactions
 from truepair.data.log import Log, Policy
 from truepair.data.prepared.id_files import id_arrays, id_type, ids_of_arrays
 from truepair.data.rows.options import ReadOptions
@@ -99,8 +99,6 @@ def save_model(path: str | Path, model: Model, output: str = "arrow", updatable:
         "data": model.data, "updates": model.n_updates, "new pairs": model.new_pairs,
         "reading": seen.origin.policy.reading,
     }  # fmt: skip
-    if seen.stored_log is not None and seen.stored_log.time_kind == "order":
-        described["times"] = "order"
     if (found := model.item_map) is not None:
         facts = {"columns": found.encoding.as_json(), "l2": found.l2, "cosine": found.cosine}
         described["features"] = facts
@@ -132,8 +130,7 @@ def _checked(tensors: Tensors, described: Json, facts: Json) -> Stored:
     seen = _seen(tensors, user_ids, item_ids)
     reading = described.get("reading")
     policy = Policy() if reading is None else ReadOptions(**_object("reading", reading)).policy
-    times = check_choice("times", described.get("times", "clock"), TIME_KINDS)
-    seen = seen.made_from(Origin(policy, _log(tensors, policy, seen, times)))
+    seen = seen.made_from(Origin(policy, _log(tensors, policy, seen)))
     scorer = _scorer(tensors, spec, seen)
     popularity = stored("popularity", tensors, torch.int64, n_items)
     total = float(popularity.double().sum())
@@ -251,7 +248,7 @@ def _events(log: Log) -> dict[str, Tensor]:
     return {f"events.{name}": torch.from_numpy(column.copy()) for name, column in found.items()}
 
 
-def _log(tensors: Tensors, policy: Policy, seen: Interactions, times: Any) -> Log | None:
+def _log(tensors: Tensors, policy: Policy, seen: Interactions) -> Log | None:
     """The events of a file, in order; None if it has none."""
     if "events.starts" not in tensors:
         return None
@@ -268,7 +265,7 @@ def _log(tensors: Tensors, policy: Policy, seen: Interactions, times: Any) -> Lo
         raise InputError(f"events.items has codes that are not among {seen.n_items} items.")
     users = np.repeat(np.arange(seen.n_users), counts.numpy())
     ids = seen.user_ids, seen.item_ids
-    log = Log(users, items.numpy(), *ids, time_kind=times, policy=policy, **columns)
+    log = Log(users, items.numpy(), *ids, policy=policy, **columns)
     if not np.array_equal(interactions_of(log).keys, seen.keys):
         raise InputError("its events are not those of its pairs.")
     return log

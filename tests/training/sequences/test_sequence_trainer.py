@@ -82,7 +82,7 @@ def test_a_step_has_the_gradient_of_the_definition(name, fields, weighted):
     weight = None
     if weighted:
         weight = torch.tensor(data.log.weight / data.log.weight.mean(), dtype=torch.float32)
-    users = trainer.users[:7]
+    users = trainer.entries[:7]
     losses, _ = trainer.train_step(users, 5)
     objective = slow_objective(job, model, users, weight)
     gradients = torch.autograd.grad(objective, list(model.parameters()))
@@ -97,24 +97,24 @@ def test_a_step_has_the_gradient_of_the_definition(name, fields, weighted):
 def test_every_position_once_and_users_of_a_step_are_about_equally_long(name):
     trainer = SequenceTrainer(job_of(name, data=walks(600), length=6))
     users = torch.cat(list(trainer.batches(0)))
-    assert sorted(users.tolist()) == trainer.users.tolist()
+    assert sorted(users.tolist()) == trainer.entries.tolist()
     assert trainer.n_anchors == int(trainer.counts.sum())
     assert len(list(trainer.batches(0))) == trainer.steps
     spread = [float(trainer.counts[block].float().std()) for block in trainer.batches(0) if len(block) > 1]
-    assert np.mean(spread) < 0.5 * float(trainer.counts[trainer.users].float().std())
+    assert np.mean(spread) < 0.5 * float(trainer.counts[trainer.entries].float().std())
     assert not torch.equal(users, torch.cat(list(trainer.batches(1))))
 
 
 def test_some_positions_of_each_user():
     trainer = SequenceTrainer(job_of(positions=3))
     vectors = trainer.model.vectors()
-    found = [trainer.positions(trainer.users, key, vectors) for key in (1, 1, 2)]
+    found = [trainer.positions(trainer.entries, key, vectors) for key in (1, 1, 2)]
     counts = torch.bincount(found[0].users, minlength=60)
     assert counts.tolist() == trainer.counts.clamp(max=3).tolist()
     assert trainer.n_anchors == len(found[0].targets)
     assert torch.equal(found[0].places, found[1].places)
     assert not torch.equal(found[0].places, found[2].places)
-    everything = SequenceTrainer(job_of()).positions(trainer.users, 1, vectors)
+    everything = SequenceTrainer(job_of()).positions(trainer.entries, 1, vectors)
     for place, state in zip(found[0].places, found[0].states, strict=True):
         torch.testing.assert_close(state, everything.states[everything.places == place][0])
 
@@ -122,7 +122,7 @@ def test_some_positions_of_each_user():
 @pytest.mark.parametrize("sampler", [Uniform(), Popularity()])
 def test_sampled_items_are_unlabelled_and_extra_ones_come_later(sampler):
     trainer = SequenceTrainer(job_of(loss=DPL(tau=0.1), sampler=sampler))
-    at = trainer.positions(trainer.users, 3, trainer.model.vectors())
+    at = trainer.positions(trainer.entries, 3, trainer.model.vectors())
     candidates, m = trainer.candidates(at, trainer.draws, 3)
     assert candidates.shape == (len(at.targets), 1 + 2 + 3)
     assert m == 2
@@ -321,5 +321,5 @@ def test_users_with_every_item_have_no_sampled_positions():
         time=np.arange(5),
     )
     trainer = SequenceTrainer(job_of(sampler=Uniform(), data=data))
-    assert trainer.users.tolist() == [1]
+    assert trainer.entries.tolist() == [1]
     assert trainer.n_saturated_users == 1
