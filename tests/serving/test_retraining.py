@@ -502,3 +502,37 @@ def test_the_vectors_of_the_model_are_not_changed(shop):
     shop.add_visits()
     retrain(shop.plan(by="update"))
     assert torch.equal(users, shop.model.model_.scorer.users)
+
+
+# --- the rule of the model ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [{"duplicates": "sum"}, {"counts": "log", "duplicates": "sum"}, {"half_life": "3s", "duplicates": "sum"}],
+    ids=str,
+)
+def test_weights_follow_the_rule_that_the_model_was_fitted_with(shop, rule):
+    """As one reading of what was fitted and what came later; what was learnt is not learnt again."""
+    played = {"user": ["a", "a", "b"], "item": ["x", "y", "x"], "weight": [50.0, 2.0, 3.0]}
+    shop.time = start = 1_700_000_000_000_000  # microseconds
+    first = {**played, "time": [start - 4_000_000, start - 3_000_000, start - 2_000_000]}
+    options = {"feedback": {"like": 1.0, "dislike": -1.0}, "kind": "kind"}
+    seen = tp.read_interactions({**first, "kind": ["like"] * 3}, **options, **rule)
+    shop.add([("a", "x", "like", 1.0), ("b", "z", "like", 2.0), ("a", "x", "like", 4.0)])
+    table = EventReader(shop.store_path).table()
+    once = split_events(seen, table, Kinds(KINDS), 0, 3)
+    times = {
+        "time": first["time"] + [start + second * 1_000_000 for second in (1, 2, 3)],
+        "kind": ["like"] * 6,
+    }
+    whole = {
+        name: played[name] + more for name, more in (("user", ["a", "b", "a"]), ("item", ["x", "z", "x"]))
+    }
+    weight = played["weight"] + [1.0, 2.0, 4.0]
+    expected = tp.read_interactions({**whole, "weight": weight, **times}, **options, **rule)
+    assert pairs(once.known) == pairs(expected)
+    for found, wanted in zip(once.known.to_table().to_pylist(), expected.to_table().to_pylist(), strict=True):
+        assert found["weight"] == pytest.approx(wanted["weight"])
+    later = split_events(seen, table, Kinds(KINDS), 2, 3)
+    assert len(later.learnt.log) == 1

@@ -14,7 +14,7 @@ from truepair.data.interactions import Interactions, Origin, without_columns
 from truepair.data.log import Policy
 from truepair.data.reading import read_interactions
 from truepair.errors import InputError
-from truepair.recommender.updating.merging import merged
+from truepair.recommender.updating.merging import continued, merged
 from truepair.serving.events.event import Kinds
 from truepair.serving.id_texts import IdTexts
 
@@ -28,7 +28,8 @@ class TrainingData(NamedTuple):
     """What is learnt, and what judges. Both have ids of the model's types."""
 
     learnt: Interactions | None
-    """The pairs of all events until `cut`, as the service counts them beside the model's; None: no like."""
+    """What is learnt of the events until `cut`; None: no like. Pairs of all of them, whose larger weight
+    counts beside the model's; where the model's weights add up or fade, the new events, for its rule."""
     judging: Interactions | None
     """The likes of the events after it that neither model knows; None: there are none."""
     past: pa.Table
@@ -67,8 +68,14 @@ def split_events(
     cut = _cut(new, until, judged)
     last = int(events["number"][-1].as_py()) if len(events) else max(until, judged)
     before, after = usable.filter(pa.array(numbers <= cut)), usable.filter(pa.array(numbers > cut))
-    learnt = _interactions(before, seen, kinds)
-    if learnt is not None:  # events may have been learnt before: the larger weight counts, not the sum
+    policy = seen.origin.policy
+    if policy.duplicates == "sum" or policy.changes_weights:  # an event that is learnt twice counts twice
+        learnt = _interactions(before.filter(pc.greater(before["number"], until)), seen, kinds)
+        if learnt is not None:
+            learnt = learnt.made_from(learnt.origin._replace(policy=Policy()))  # the rule is the model's
+            if seen.log.time is not None:
+                learnt = continued(learnt, float(np.asarray(seen.log.time).max()))
+    elif (learnt := _interactions(before, seen, kinds)) is not None:
         unweighted = seen.weight is None and bool(np.all(learnt.weight == 1))
         learnt = without_columns(learnt, ("rating", "time", *(["weight"] if unweighted else [])), history=())
         learnt = learnt.made_from(Origin(Policy("strongest")))
