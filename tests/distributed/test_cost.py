@@ -45,12 +45,11 @@ def sent_in_an_epoch(columns):
 def test_the_bytes_over_the_wire_are_those_that_ranks_count(columns, small):
     """Exactly, where the block's users are divided evenly; the loss of the step is 4 bytes more.
 
-    Few columns: the ranks ask each other whether one was drawn, 8 bytes. On the CPU they agree on the range
-    of the scores, too: two numbers.
+    Few columns: the ranks ask each other whether one was drawn, 8 bytes.
     """
     size = size_of(job(columns))
     for sent, width in values(2, sent_in_an_epoch, columns):
-        assert sent == size.step_wire(2, width) + 4 + 8 + small
+        assert sent == size.step_wire(2, width) + 4 + small
         assert size.epoch_wire(2) == size.step_wire(2, size.n_users / 2) == size.step_wire(2, width)
 
 

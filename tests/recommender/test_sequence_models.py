@@ -159,7 +159,6 @@ HOSTILE = {
         lambda t, f: f["model"]["parameters"].update(encoder={"kind": "sasrec", "layers": 10**9}),
         "layers = 1000000000",
     ),
-    "times of no kind": (lambda t, f: f["model"].update(times="x"), "times = 'x'"),
     "a network of MF": (
         lambda t, f: f["model"]["parameters"].update(encoder={"kind": "mf", "dim": 16}),
         "only in one",

@@ -427,7 +427,7 @@ def test_a_budget_is_used(data, monkeypatch, epoch, limit):
     assert used <= limit
     assert is_full or used >= 0.7 * limit
     short = {
-        trial.parameters["epochs"] for trial in search.trials[1:-1]
+        trial.parameters["epochs"] for trial in list(search.trials.values())[1:-1]
     }  # between the probe and the full run
     assert short == {max(1, min(search._short().epochs, int(0.05 * limit / epoch)))}  # for that, one is timed
 

@@ -328,7 +328,7 @@ def test_processes_with_a_store_in_postgresql_count_the_same(serve, models, cloc
     assert served(one, "u1") == served(other, "u1")
 
 
-@pytest.mark.parametrize(("by", "expected"), [("auto", "promoted"), ("fit", "retrain it by 'update'")])
+@pytest.mark.parametrize(("by", "expected"), [("auto", "promoted"), ("fit", "use --retrain-by update")])
 def test_a_model_with_a_trend_is_retrained_by_updates(tmp_path, by, expected):
     shop = Shop(tmp_path, trend=Trend(("1d",), (1.0,)))
     shop.time = START * 1_000_000

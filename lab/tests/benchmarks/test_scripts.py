@@ -44,6 +44,10 @@ CALLS = {
     "cold_items.py": (["--quick"], ["hybrid map", "level 0.97", "mixed ndcg"]),
     "distributed.py": (["--quick"], ["2·B·d numbers take 4 kB", "ranks  largest difference of scores"]),
     "diversity.py": (["--quick", "--time"], ["| 0.5 | ", "s for all lists with a filter"]),
+    "future.py": (
+        ["--quick", "--case", "items fade in 2 weeks", "--out", "{data}/future"],
+        ["cut 90%: default, timeless", "cut 90%: EASE, decayed"],
+    ),
     "exchangeability.py": (
         ["--quick"],
         ["test is unlike train: popular items", "| simulated | 0 ("],

@@ -123,8 +123,6 @@ class _Round:
         assert data.learnt is not None
         is_much = data.new_pairs + learner.model_.new_pairs > MUCH * len(data.known)  # since the last fit
         can_fit = learner.spec_.trend is None  # pairs of the model and the store do not have all times
-        if self.plan.by == "fit" and not can_fit:
-            raise InputError("a model with a trend is fitted from its data; retrain it by 'update'.")
         if self.plan.by != "fit" and not (self.plan.by == "auto" and is_much and can_fit):
             try:
                 return "update", learner.update(data.learnt)
