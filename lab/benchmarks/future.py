@@ -208,6 +208,18 @@ finished vectors:
 | the same, cut at 80% | .2480 | .1421 | .1398 |
 
 So the trend is added to finished vectors. The lines of this prototype were not kept (2026-11-19).
+
+## Is the half-life found?
+
+In worlds in which an item is taken in proportion to its events, which fade with a known half-life,
+`Popular("auto")` found it within a factor of 2 in 9 of 10 seeds at 3 days, 9 at 10 days and 7 at 30 days,
+of 30,000 events in 200 days (`benchmarks/half_life.py`, 2026-11-19). Where it misses, it is mostly too
+short.
+
+## What it costs
+
+On two cores, the choice of the trend took .9 of the 9.2 s of the whole call on MovieLens-100k, and 1.3 of
+9.7 s on the world whose items fade in 2 weeks (2026-11-19).
 """
 
 

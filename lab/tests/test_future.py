@@ -21,6 +21,21 @@ def test_the_figures_of_the_guide_to_evaluation():
         assert future.four(pooled[name]["mean of users"]) in section
 
 
+def test_the_table_of_the_readme():
+    """Its figures, and which are significant."""
+    section = (LAB.parent / "README.md").read_text(encoding="utf-8").split("**The future.**")[1]
+    rows = [
+        [cell.strip() for cell in line.split("|")[2:-1]] for line in section.splitlines() if line[:1] == "|"
+    ]
+    names = ("default", "default, timeless", "popular lately", "EASE, decayed")
+    for row, name in zip(rows[2:6], names, strict=True):
+        shown = [text.strip("* ") for cell in row for text in cell.split(",")]
+        assert shown == [future.four(line["pooled"][name]["mean of users"]) for line in FOUND]
+    for line in FOUND:
+        sure = [line["pooled"][name]["p"] < 0.001 and line["pooled"][name]["gain"] > 0 for name in names[1:]]
+        assert all(sure) or (line["case"] == "nothing changes" and sure == [False, True, True])
+
+
 def test_a_user_counts_once_and_gains_are_over_users():
     nan = float("nan")
     users = {

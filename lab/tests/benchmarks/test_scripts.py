@@ -48,6 +48,7 @@ CALLS = {
         ["--quick", "--case", "items fade in 2 weeks", "--out", "{data}/future"],
         ["cut 90%: default, timeless", "cut 90%: EASE, decayed"],
     ),
+    "half_life.py": (["--quick"], ["half-life of 10 days: found"]),
     "exchangeability.py": (
         ["--quick"],
         ["test is unlike train: popular items", "| simulated | 0 ("],

@@ -195,26 +195,33 @@ def _most_likely(
     """
     shown = [each.masked_fill(seen, 0.0) for each in scores]
     columns = torch.tensor(features, dtype=shown[0].dtype, device=seen.device)
-    wanted = (target & ~seen).to(columns.dtype)
-    wanted /= wanted.sum(dim=1, keepdim=True).clamp(min=1) * len(target)
+    hidden = torch.zeros_like(shown[0]).masked_fill_(seen, -math.inf)
+    taken = (target & ~seen).to(columns.dtype)
+    taken /= taken.sum(dim=1, keepdim=True).clamp(min=1) * len(target)
+    of_users = taken.sum(dim=1)
+    wanted = _sums(taken, shown, columns)
 
     def loss(weights: Floats) -> tuple[float, Floats]:
-        own = torch.tensor(weights, dtype=columns.dtype, device=seen.device)
-        logits = sum(own[place] * each for place, each in enumerate(shown)) + own[len(shown) :] @ columns
-        log_shares = torch.as_tensor(logits).masked_fill_(seen, -math.inf).log_softmax(dim=1)
-        value = -float((wanted * log_shares.masked_fill(seen, 0.0)).sum())
-        rest = log_shares.exp_().mul_(wanted.sum(dim=1, keepdim=True)).sub_(wanted)  # gradient by the logits
-        by_scores = torch.stack([(rest * each).sum() for each in shown])
-        gradient = torch.cat([by_scores, columns @ rest.sum(dim=0)]).double().cpu().numpy()
-        pull = weights[len(shown) :] / len(target)
-        gradient[len(shown) :] += pull
-        return value + float(pull @ weights[len(shown) :]) / 2, gradient
+        chances = hidden + torch.tensor(weights[len(shown) :] @ features).to(columns)
+        for weight, each in zip(weights, shown, strict=False):
+            chances.add_(each, alpha=float(weight))
+        log_total = chances.logsumexp(dim=1)
+        chances.sub_(log_total[:, None]).exp_().mul_(of_users[:, None])
+        pull = np.concatenate([np.zeros(len(shown)), weights[len(shown) :] / len(target)])
+        value = float(of_users @ log_total) - float(wanted @ weights) + float(pull @ weights) / 2
+        return value, _sums(chances, shown, columns) - wanted + pull
 
     if start is None:
         start = np.zeros(len(shown) + len(features))
         start[0] = 1 / max(float(shown[0].std()), 1e-6)
     found = scipy.optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"ftol": 1e-7})
     return _Weights(float(found.fun), found.x[: len(shown)], found.x[len(shown) :])
+
+
+def _sums(shares: Tensor, scores: Sequence[Tensor], columns: Tensor) -> Floats:
+    """The sums of shares [n, items] times each of the scores [n, items], and of the columns [k, items]."""
+    of_scores = [torch.dot(shares.view(-1), each.view(-1)) for each in scores]
+    return torch.cat([torch.stack(of_scores), columns @ shares.sum(dim=0)]).double().cpu().numpy()
 
 
 def _of_new_users(taken: Floats, features: Floats) -> tuple[float, ...]:
