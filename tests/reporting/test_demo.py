@@ -17,7 +17,17 @@ from truepair.errors import DownloadError, InputError
 from truepair.evaluation import Comparison, evaluate
 from truepair.recommender.estimator import Recommender
 from truepair.reporting.demo import print_data, print_result, run_demo
-from truepair.reporting.demo_page import DEFAULT, TEST, TRUTH, ModelComparison, conclusion, demo_page
+from truepair.reporting.demo_page import (
+    DEFAULT,
+    FUTURE,
+    LATELY,
+    TEST,
+    TIMELESS,
+    TRUTH,
+    ModelComparison,
+    conclusion,
+    demo_page,
+)
 from truepair.reporting.page import metric_name
 
 pytest.importorskip("matplotlib")
@@ -197,7 +207,9 @@ def test_the_real_report_names_terms_and_citation(real_data, tmp_path):
     assert_self_contained(html)
     assert "GroupLens" in html
     assert "Harper" in html
-    assert list(result.comparisons) == [TEST]
+    assert list(result.comparisons) == [TEST, FUTURE]
+    assert list(result.comparisons[FUTURE].evaluations) == [DEFAULT, TIMELESS, LATELY]
+    assert result.comparisons[FUTURE].evaluations[LATELY].n_users == 109
 
 
 def test_without_titles_there_are_ids(simulated, monkeypatch):

@@ -38,7 +38,7 @@ def test_every_step_runs(postgresql, tmp_path, monkeypatch, capsys):
     ]
     serve, *others = lines
     for line in others:
-        result = CliRunner().invoke(app, shlex.split(line)[1:])
+        result = CliRunner().invoke(app, shlex.split(line, comments=True)[1:])
         assert result.exit_code == 0, result.output
         assert databases.QUOTED not in result.output
     assert len(databases.execute(url, "select * from truepair.events")) == len(pairs)

@@ -19,12 +19,12 @@ from truepair.data.ids import Codes
 from truepair.data.interactions import Interactions
 from truepair.data.simulation import simulate_world
 from truepair.data.split import Split
-from truepair.data.split_recipes import split_random
+from truepair.data.split_recipes import split_random, split_temporal
 from truepair.errors import DownloadError, InputError
-from truepair.evaluation import compare_all, evaluate
-from truepair.models.closed_forms import EASE
+from truepair.evaluation import Evaluation, compare_all, evaluate
+from truepair.models.closed_forms import EASE, Popular
 from truepair.ranking.selection import top_k
-from truepair.recommender.estimator import Recommender
+from truepair.recommender.estimator import Recommender, with_model
 from truepair.reporting import demo_page
 from truepair.reporting.demo_page import DEFAULT, METRIC, DemoData, DemoResult, ExampleUser, ModelComparison
 from truepair.reporting.figures import check_plots
@@ -72,7 +72,8 @@ def run_demo(
     models = _models(data, seed, epochs)
     with threads_for(0):  # one: as fast on data this small, and much faster on a busy machine
         fits = {name: _fitted(name, model, data, quiet) for name, model in models.items()}
-    result = _evaluate(data, fits, out)
+        later = None if data.timed is None else _future(split_temporal(data.timed), seed, epochs, quiet)
+    result = _evaluate(data, fits, later, out)
     demo_page.demo_page(result).write(out)
     print_result(result, console)
     return result
@@ -91,7 +92,8 @@ def demo_data(data_dir: Path | None, seed: int, progress: bool = False) -> DemoD
         titles = tuple(map(str, world.observed.item_ids.ids.to_pylist()))
         return DemoData("a simulated world", _split(world.observed, seed), titles, world, (note,))
     titles, notes = _titles(interactions, data_dir)
-    return DemoData("MovieLens 100K", _split(interactions, seed), titles, notes=notes)
+    timed = None if interactions.time is None else interactions
+    return DemoData("MovieLens 100K", _split(interactions, seed), titles, notes=notes, timed=timed)
 
 
 def _split(interactions: Interactions, seed: int) -> Split:
@@ -142,8 +144,26 @@ def _fitted(name: str, models: list[Recommender], data: DemoData, quiet: bool) -
     return replace(model.result_, users=users, items=items, score=score, **blended)
 
 
-def _evaluate(data: DemoData, models: Mapping[str, FitResult], out: Path) -> DemoResult:
+def _future(split: Split, seed: int, epochs: int | None, quiet: bool) -> dict[str, Evaluation]:
+    """The default, with and without its trend, and what is popular lately, for users with a history."""
+    limit: Json = {} if epochs is None else {"epochs": epochs}
+    if not quiet:
+        print("training for the future", file=sys.stderr)
+    default = Recommender(metric=METRIC, seed=seed, **limit).fit(split, progress=not quiet)
+    models = {
+        DEFAULT: default,
+        demo_page.TIMELESS: with_model(default.model_.timeless()),
+        demo_page.LATELY: Recommender(encoder=Popular("auto"), metric=METRIC).fit(split),
+    }
+    return {name: evaluate(model, split, cold="separate") for name, model in models.items()}
+
+
+def _evaluate(
+    data: DemoData, models: Mapping[str, FitResult], later: dict[str, Evaluation] | None, out: Path
+) -> DemoResult:
     found = {demo_page.TEST: {name: evaluate(model, data.split) for name, model in models.items()}}
+    if later is not None:
+        found[demo_page.FUTURE] = later
     if data.world is not None:
         hidden, observed = data.world.hidden, data.world.observed
         found[demo_page.TRUTH] = {name: evaluate(m, hidden, exclude=observed) for name, m in models.items()}

@@ -31,6 +31,8 @@ BAR_METRICS = ("ndcg@20", "recall@20", "precision@20", "map@20")  # of one scale
 HISTORY_SHOWN = 12
 _PACKAGES = ("truepair", "torch", "numpy", "scipy", "pyarrow", "matplotlib")
 TEST, TRUTH = "held-out interactions", "all true preferences"
+FUTURE = "the last fifth of the time"
+TIMELESS, LATELY = "Default without its trend", "Popular lately"
 ABOUT = {
     DEFAULT: "Recommender(): full-catalogue InfoNCE with automatic settings; a blend with EASE is one",
     "Popularity": "the items with the most users",
@@ -52,6 +54,8 @@ class DemoData:
     titles: tuple[str, ...]
     world: World | None = None
     notes: tuple[str, ...] = ()
+    timed: Interactions | None = None
+    """All interactions, where they have times: the future is a test, too."""
 
     @property
     def known(self) -> list[Interactions]:
@@ -82,8 +86,8 @@ class ExampleUser:
 class DemoResult:
     """The results of the demo, and the path of its report.
 
-    `comparisons` are on held-out interactions (`TEST`), and on all true preferences (`TRUTH`), which only a
-    simulated world knows.
+    `comparisons` are on held-out interactions (`TEST`), on what came last (`FUTURE`) where there are times,
+    and on all true preferences (`TRUTH`), which only a simulated world knows.
     """
 
     report: Path
@@ -146,7 +150,7 @@ def _comparison(on: str, judgement: ModelComparison) -> Section:
             Figure(draw_bars(Panel("", bars, places=places)), alt, caption),
             Table(["", *map(metric_name, PAGE_METRICS)], rows),
             _differences(judgement.comparisons),
-            Text(_ON_TRUTH if on == TRUTH else _HOW_TO_READ),
+            Text(_NOTES[on]),
         ],
     )
 
@@ -179,6 +183,15 @@ _ON_TRUTH = (
     "In a simulated world all preferences are known, including those without an interaction. Here the lists "
     "are evaluated on all true positives that were not observed."
 )
+
+
+_ON_FUTURE = (
+    "Here the models learnt from what came before a moment, and users with a history before it are judged. "
+    "The trend of the default (what is popular lately, and what a user did lately) and the half-life of what "
+    "is popular lately were chosen before the moment."
+)
+
+_NOTES = {TEST: _HOW_TO_READ, FUTURE: _ON_FUTURE, TRUTH: _ON_TRUTH}
 
 
 def _lists(result: DemoResult) -> Section:

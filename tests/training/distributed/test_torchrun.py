@@ -128,7 +128,7 @@ def trained(path, engine="distributed"):
 
 
 MOMENTS = {
-    "in a collective": (ProcessGroup, "_timed", 80),
+    "in a collective": (ProcessGroup, "_run", 80),
     "while tensors are flushed": (os, "fsync", 6),
     "while files are put in place": (os, "replace", 4),
     "while the old folder is removed": (shutil, "rmtree", 4),
