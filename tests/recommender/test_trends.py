@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import truepair as tp
 from truepair.data.interactions import Interactions
 from truepair.errors import InputError, StorageError
+from truepair.evaluation import Validation
 from truepair.models.trend import Trend
 from truepair.recommender.fitting import end_of
 from truepair.recommender.lists import ListOptions
@@ -330,3 +331,20 @@ def test_what_comes_after_a_cut_changes_no_list(world, seed, share):
         users = split.train.user_ids.ids[:5].to_pylist()
         lists.append(model.recommend(users, k=5, at=int(cut) + WEEK))
     assert lists[0].equals(lists[1])
+
+
+def test_tuning_for_the_future_says_what_is_popular_lately(world):
+    pytest.importorskip("optuna")
+    from truepair.reporting.tuning import in_words
+
+    parts = tp.split_temporal(world, test=0.1, valid=0.1)
+    space = {"temperature": tp.Range(0.1, 0.4)}
+    found = tp.tune(parts, trials=2, space=space, auto=False, metric="ndcg@5", **QUICK)
+    popular = tp.Recommender(encoder=tp.Popular("auto"), metric="ndcg@5").fit(parts)
+    lately = Validation(parts.valid, parts.train, "ndcg@5").score(*popular.matrices())
+    assert found.lately == pytest.approx(lately)
+    assert f"What is popular lately, with the best half-life, has ndcg@5 {found.lately:.4f}." in in_words(
+        found, "ndcg@5"
+    )
+    random = tp.tune(tp.split_random(world, test=0.1, valid=0.1), trials=1, space=space, auto=False, **QUICK)
+    assert random.lately is None

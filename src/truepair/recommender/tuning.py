@@ -10,9 +10,9 @@ from typing import Any
 
 from truepair.data.split import Split
 from truepair.errors import InputError, check_choice
-from truepair.models.closed_forms import ALL_ENCODERS, CLOSED
+from truepair.models.closed_forms import ALL_ENCODERS, CLOSED, Popular
 from truepair.recommender.estimator import Recommender
-from truepair.recommender.holdout import split_for_fitting
+from truepair.recommender.holdout import cut_in_time, split_for_fitting
 from truepair.search.automatic import chosen_settings
 from truepair.search.domains import Flat, Space
 from truepair.search.runner import TrainingRunner
@@ -131,7 +131,11 @@ class SearchPlan:
         if on_best is not None:
             options["on_best"] = lambda found: on_best(Tuning(**vars(found)))
         found = run_search(self.space, runner, trials=trials, storage=storage, study=study, **options)
-        return Tuning(**vars(found))
+        lately = None
+        if cut_in_time(split) is not None:
+            facts = Recommender(encoder=Popular("auto"), metric=model.metric).fit(split).facts_
+            lately = facts["metrics"][f"validation {model.metric}"]
+        return Tuning(**{**vars(found), "lately": lately})
 
 
 def plan_search(parameters: Flat, space: Space | None = None) -> SearchPlan:

@@ -69,6 +69,8 @@ def in_words(tuning: SearchResult, metric: str) -> str:
             lines.append("That is the default: no other trial was better.")
         else:
             lines.append(f"{name}, has {metric} {default.score:.4f}.")
+    if tuning.lately is not None:
+        lines.append(f"What is popular lately, with the best half-life, has {metric} {tuning.lately:.4f}.")
     lines.append("It has " + ", ".join(f"{name} = {shown(value)}" for name, value in chosen.items()) + ".")
     mattered = [f"{name} ({share:.0%})" for name, share in importance(tuning).items() if share >= 0.1]
     for what, names in (

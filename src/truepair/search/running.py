@@ -59,7 +59,8 @@ class SearchResult:
     """Results of a search: the best trial, all trials, the final space, and what was extended.
 
     `interrupted` is the number of trials that were interrupted and run again; `trials` does not contain them.
-    `default` is the trial of the default values, if the search had one.
+    `default` is the trial of the default values, if the search had one. `lately` is the score of what is
+    popular lately, if trials are scored by what comes next.
     """
 
     best: Trial
@@ -68,6 +69,7 @@ class SearchResult:
     extended: tuple[str, ...]
     interrupted: int = 0
     default: Trial | None = None
+    lately: float | None = None
 
     def __repr__(self) -> str:
         states = [trial.state for trial in self.trials]
