@@ -311,6 +311,21 @@ def test_a_timeless_model_is_that_without_a_trend(world):
     assert timeless.timeless() is timeless
 
 
+def test_vectors_know_what_was_held_out_once_it_has_judged(world):
+    split = tp.split_temporal(world, test=0.1, valid=0.1)
+    plain, model = (tp.Recommender(**FORMS[2], trend=trend).fit(split) for trend in (TREND, LATELY))
+    items, known = plain.model_.scorer.items, model.seen_.log
+    assert len(known) == len(split.train) + len(split.valid)
+    expected = plain.model_.scorer.users + LATELY.own_part(items, known)
+    torch.testing.assert_close(model.model_.scorer.users, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        model.model_.timeless().scorer.users, plain.model_.scorer.users, rtol=1e-4, atol=1e-4
+    )
+    judged = model.check_unseen(split, "valid").model_.scorer.users
+    expected = plain.model_.scorer.users + LATELY.own_part(items, split.train.log)
+    torch.testing.assert_close(judged, expected, rtol=1e-4, atol=1e-4)
+
+
 # --- nothing of the future --------------------------------------------------------------------------------
 
 

@@ -192,10 +192,7 @@ class Recommender(Parameters):
             raise InputError("the model was fitted on other users or items; fit and evaluate on one split.")
         if on == "valid" and model.data == split.train.hash:
             # fitted on this split: the validation part is known, and nothing was learnt from it
-            if not model.spec.has_network:
-                return self
-            scorer = dataclasses.replace(model.scorer, users=model.user_vectors(split.train))
-            return with_model(dataclasses.replace(model, scorer=scorer), self.output_)
+            return with_model(model.as_of(split.train), self.output_) if model.spec.reads_order else self
         n_seen = 0 if target is None else int(model.seen.has(target.users, target.items).sum())
         if n_seen:
             raise InputError(f"{n_seen:,} pairs of the {on} part were in the data; use fit(split).")

@@ -66,10 +66,8 @@ def fit_split(
     score = result.score
     if validation is not None and (spec.blend is not None or spec.trend is not None):
         score = validation.score(*model.scorer.matrices())
-    if split.valid is not None and spec.has_network:  # the states now know what was held out
-        model = dataclasses.replace(
-            model, scorer=dataclasses.replace(model.scorer, users=model.user_vectors(seen))
-        )
+    if split.valid is not None and spec.reads_order:  # lists are those after what was held out
+        model = model.as_of(seen, train)
     model = dataclasses.replace(model, facts=_facts(spec, result, split, score) | facts | dict(about or {}))
     if tables.items is not None:
         model = dataclasses.replace(model, item_map=map_of(model, tables.items))

@@ -108,6 +108,19 @@ class Model:
         trend, scorer = self.spec.trend, self.scorer
         return scorer.users if trend is None else scorer.users - trend.own_part(scorer.items, self.seen.log)
 
+    def as_of(self, histories: Interactions, known: Interactions | None = None) -> Model:
+        """The model whose users have done what these histories hold, in place of the known ones."""
+        trend, scorer = self.spec.trend, self.scorer
+        if self.spec.has_network:
+            users = self.user_vectors(histories)
+        elif trend is not None and trend.own:
+            before = (self.seen if known is None else known).log
+            users = scorer.users - trend.own_part(scorer.items, before)
+            users = users + trend.own_part(scorer.items, histories.log)
+        else:
+            return self
+        return replace(self, scorer=replace(scorer, users=users))
+
     def at(self, moment: object) -> Model:
         """The model whose lists are those of a moment, not before the last event that it knows: a date, or a
         number in the unit of the times."""

@@ -64,7 +64,8 @@ def with_defaults(parameters: Given, disliked: bool = False) -> Json:
     10
     """
     sampler, defaults = parameters["sampler"], FULL_CATALOGUE
-    if _reads_order(parameters.get("encoder")):
+    encoder = parameters.get("encoder")
+    if getattr(ENCODERS.get(encoder) if isinstance(encoder, str) else encoder, "reads_order", False):
         defaults = SEQUENCES_CPU if _is_on_cpu(parameters) else SEQUENCES
     elif not is_full(sampler):
         defaults = SAMPLED if disliked or not _trains_on_cpu(parameters) else SAMPLED_CPU
@@ -77,11 +78,6 @@ def with_defaults(parameters: Given, disliked: bool = False) -> Json:
     if given.get("patience") == "auto":
         del given["patience"]
     return {**defaults, **given}
-
-
-def _reads_order(encoder: object) -> bool:
-    """Whether the encoder, given by name or as an object, reads the order of events."""
-    return bool(getattr(ENCODERS.get(encoder) if isinstance(encoder, str) else encoder, "reads_order", False))
 
 
 def _is_on_cpu(parameters: Given) -> bool:
