@@ -122,7 +122,7 @@ function decision(one) {
     ["p", one.p === null || one.p === undefined ? null : number(one.p, 3)],
     ["Users judged", one.people],
     ["Users needed", one.needed],
-    ["Margin", one.margin === null || one.margin === undefined ? null : `${number(100 * one.margin, 1)}%`],
+    ["Margin", one.margin === null || one.margin === undefined ? null : `${+(100 * one.margin).toFixed(1)}%`],
     ["New events", one.new_events],
     ["Judged by events", one.judged_events],
     ["Seconds", one.seconds === null || one.seconds === undefined ? null : number(one.seconds, 1)],
@@ -161,7 +161,7 @@ async function promotions(place, signal, logged) {
   const facts = [
     ["Served", running.version === 0 ? "the model file" : `version ${shown(running.version)}`],
     ["Retraining", planned.join(", ") || "none is planned: start with --retrain 6h"],
-    ["Takes over", running.margin === undefined ? null : `a candidate that loses less than ${number(100 * running.margin, 1)}% of the score, against the served and the best former model`],
+    ["Takes over", running.margin === undefined ? null : `a candidate that loses less than ${+(100 * running.margin).toFixed(1)}% of the score, against the served and the best former model`],
     ["Next", running.next ? time(running.next) : null],
     ["Now", running.training ? "a candidate is being trained" : null],
     ["Trainings since the start", running.trainings],
