@@ -281,6 +281,16 @@ def test_too_few_users_get_what_is_popular_of_all_time():
     assert model.recommend(k=3).equals(tp.Recommender(encoder="popular").fit(few).recommend(k=3))
 
 
+@pytest.mark.parametrize("times", ["one moment", "new users only"])
+def test_times_that_cannot_judge_give_what_is_popular_of_all_time(times):
+    users, items = np.divmod(np.arange(2000), 10)
+    time = np.full(2000, 1_700_000_000) if times == "one moment" else 1_700_000_000 + 1000 * users
+    data = tp.read_interactions({"user": users, "item": items * 7 % 23, "time": time})
+    model = tp.Recommender(encoder=tp.Popular("auto"), metric="ndcg@5").fit(data)
+    assert model.spec_.encoder == tp.Popular()
+    assert model.facts_["automatic"]["skipped"]
+
+
 # --- what users without history get, and the model without its trend --------------------------------------
 
 

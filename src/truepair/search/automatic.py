@@ -111,14 +111,14 @@ def chosen_settings(
 
 
 def _popular_lately(spec: Spec, split: Split) -> AutomaticSettings:
-    """Popularity with the best half-life for what came last; without one where too few users judge."""
+    """Popularity with the best half-life for what came last; without one where that cannot be judged."""
     clock_times(split.train, "half_life = 'auto'")
     metric = judging_metric(spec.metric, split.train.n_items)
     try:
         part = judging_parts(replace(spec, hold_out="time"), replace(split, valid=None))
-    except _TooLittleError as error:
+        half_life = best_half_life(part, metric)
+    except InputError as error:
         return AutomaticSettings(spec.with_half_life(None), {"automatic": {"skipped": str(error)}})
-    half_life = best_half_life(part, metric)
     facts = {"chosen": {"half_life": half_life}, "hold out": part.recipe, "metric": metric}
     return AutomaticSettings(spec.with_half_life(half_life), {"automatic": facts})
 
